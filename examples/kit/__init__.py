@@ -1,0 +1,1 @@
+"""What the examples and the tests share: a Redis, an OTLP receiver, a trace as a tree."""

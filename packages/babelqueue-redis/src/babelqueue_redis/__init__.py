@@ -1,0 +1,55 @@
+"""BabelQueue on Redis: publish and consume messages that other languages understand.
+
+::
+
+    publisher = RedisPublisher(redis.Redis(), "orders")
+    publisher.publish("urn:acme:orders:created", {"order_id": 1042})
+
+    consumer = RedisConsumer(redis.Redis(), "orders")
+
+    @consumer.handler("urn:acme:orders:created")
+    def created(envelope):
+        print(envelope.data["order_id"])
+
+    consumer.run()
+"""
+
+from __future__ import annotations
+
+from babelqueue_redis.envelope import Envelope, Meta
+from babelqueue_redis.errors import (
+    BabelQueueError,
+    CommandRefusedError,
+    ConfigurationError,
+    ConnectionLostError,
+    EnvelopeError,
+    HeaderError,
+    PoisonError,
+    PublishError,
+    TransportError,
+    UnknownUrnError,
+)
+from babelqueue_redis.sync.consumer import RedisConsumer
+from babelqueue_redis.sync.publisher import RedisPublisher
+from babelqueue_redis.values import Delivery, Outcome, Publication, Reservation
+
+__all__ = [
+    "BabelQueueError",
+    "CommandRefusedError",
+    "ConfigurationError",
+    "ConnectionLostError",
+    "Delivery",
+    "Envelope",
+    "EnvelopeError",
+    "HeaderError",
+    "Meta",
+    "Outcome",
+    "PoisonError",
+    "Publication",
+    "PublishError",
+    "RedisConsumer",
+    "RedisPublisher",
+    "Reservation",
+    "TransportError",
+    "UnknownUrnError",
+]

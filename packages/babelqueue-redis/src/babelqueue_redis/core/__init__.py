@@ -1,0 +1,1 @@
+"""Decisions without effects: what to send, what a failure means, when to try again."""

@@ -1,0 +1,76 @@
+"""What a layout says and a shell sends.
+
+A :class:`Command` is one Redis command or script call. Several of them make one trip. Two trips,
+where the second depends on the first, are an :data:`Op`: a generator that yields trips and is sent
+their results.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+Arg = bytes | str | int
+Trip = tuple["Command[Any]", ...]
+Op = Generator[Trip, list[Any], T]
+
+
+class Script(msgspec.Struct, frozen=True):
+    """A Lua script: its name for errors, its source, and the SHA-1 that Redis knows it by."""
+
+    name: str
+    source: bytes
+    sha: str
+
+    @classmethod
+    def of(cls, name: str, source: bytes) -> Script:
+        """Name ``source`` and compute its SHA-1."""
+        return cls(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest())
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The error reply of a command that tolerates it, handed to its ``parse`` as a value."""
+
+    message: str
+
+
+class Command(msgspec.Struct, Generic[T], frozen=True):
+    """One command.
+
+    Attributes:
+        verb: A Redis command, or a script.
+        keys: The keys it touches.
+        args: Everything after the keys.
+        parse: Turns the reply (``bytes``, ``int``, ``None`` or lists of those) into the result.
+        tolerates: Error codes (``NOPERM``) that reach ``parse`` as :class:`Refused`.
+    """
+
+    verb: str | Script
+    keys: tuple[str | bytes, ...]
+    args: tuple[Arg, ...]
+    parse: Callable[[Any], T]
+    tolerates: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What an error message calls it."""
+        return self.verb.name if isinstance(self.verb, Script) else self.verb
+
+    def wire(self, *, load: bool = False) -> tuple[Arg, ...]:
+        """Return what to send.
+
+        Args:
+            load: For a script: send its source (``EVAL``), because the server answered that it
+                does not know the SHA-1. That answer also proves that nothing ran.
+        """
+        if not isinstance(self.verb, Script):
+            return (self.verb, *self.keys, *self.args)
+        how: tuple[Arg, ...] = (
+            ("EVAL", self.verb.source) if load else ("EVALSHA", self.verb.sha)
+        )
+        return (*how, len(self.keys), *self.keys, *self.args)

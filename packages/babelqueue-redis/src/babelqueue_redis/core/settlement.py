@@ -1,0 +1,96 @@
+"""What a delivery's end means for its message. Pure: the shell sends what is decided here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from babelqueue_redis import dead_letter
+from babelqueue_redis.envelope import INT64_MAX, Envelope, with_attempts
+from babelqueue_redis.errors import PoisonError, UnknownUrnError
+from babelqueue_redis.settings import ConsumerOptions
+from babelqueue_redis.values import Delivery, Outcome
+
+_BY_STRATEGY = {"delete": Outcome.DROPPED, "release": Outcome.RELEASED}
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """What to do with a reservation.
+
+    Attributes:
+        outcome: What becomes of the message. ``ACKED`` and ``DROPPED`` remove it; ``RELEASED``
+            gives it back unchanged; ``LEFT`` does nothing.
+        body: The envelope to write instead, for ``RETRIED`` and ``DEAD_LETTERED``.
+        dead_letter_queue: Where a dead letter goes.
+    """
+
+    outcome: Outcome
+    body: bytes = b""
+    dead_letter_queue: str = ""
+
+
+ACK = Settlement(Outcome.ACKED)
+GIVE_BACK = Settlement(Outcome.RELEASED)
+
+
+def raised(envelope: Envelope | None) -> int:
+    """Return ``attempts`` after one more failure. A negative count starts from zero."""
+    return min(max(envelope.attempts, 0) + 1, INT64_MAX) if envelope else 1
+
+
+def outcome_if_failed(
+    envelope: Envelope | None, refusal: Exception | None, options: ConsumerOptions
+) -> Outcome:
+    """Return what a failure of this delivery would mean."""
+    if isinstance(refusal, PoisonError):
+        return Outcome.DEAD_LETTERED
+    exhausted = Outcome.DEAD_LETTERED if options.dead_letter_queue else Outcome.DROPPED
+    if isinstance(refusal, UnknownUrnError) and options.unknown_urn != "fail":
+        return _BY_STRATEGY.get(options.unknown_urn, exhausted)
+    if refusal is None and options.on_failure == "leave":
+        return Outcome.LEFT
+    return exhausted if raised(envelope) >= options.max_tries else Outcome.RETRIED
+
+
+def failure(
+    delivery: Delivery, error: BaseException, options: ConsumerOptions, now_ms: int
+) -> Settlement:
+    """Return the settlement of a delivery whose handling raised ``error``."""
+    outcome = delivery.if_failed
+    body = delivery.reservation.body
+    if outcome is Outcome.RETRIED:
+        return Settlement(outcome, with_attempts(body, raised(delivery.envelope)))
+    if outcome is not Outcome.DEAD_LETTERED:
+        return Settlement(outcome)
+    block = _block(delivery, error, options, now_ms)
+    if delivery.envelope is None:
+        return Settlement(outcome, dead_letter.poison_record(body, block), options.poison_queue)
+    return Settlement(outcome, dead_letter.record(body, block), options.poison_queue)
+
+
+def _block(
+    delivery: Delivery, error: BaseException, options: ConsumerOptions, now_ms: int
+) -> dict[str, Any]:
+    envelope = delivery.envelope
+    return dead_letter.block(
+        getattr(delivery.refusal, "error_type", "failed"),
+        error=_message_of(error),
+        exception=qualified_name(error),
+        failed_at=now_ms,
+        original_queue=(envelope.meta.queue if envelope else "") or options.queue,
+        attempts=raised(envelope),
+    )
+
+
+def qualified_name(error: BaseException) -> str:
+    """Return the class name of ``error`` with its module, bare for a builtin."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _message_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an exception that cannot be printed must not stop a worker
+        return "(the exception has no printable message)"

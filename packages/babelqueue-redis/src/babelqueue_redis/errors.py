@@ -1,0 +1,102 @@
+"""Every exception of the transport.
+
+::
+
+    BabelQueueError                    the suite's root (babelqueue_carrier)
+    ├── HeaderError                    a header is not text (babelqueue_carrier)
+    ├── ConfigurationError             an option, a queue name or a client that cannot work
+    ├── EnvelopeError                  a message that must not be written: blank URN, data that is
+    │                                  not JSON, a reserved or forbidden key
+    ├── PoisonError                    a stored message that is no envelope; reported, not raised
+    ├── UnknownUrnError                a message that no handler takes; reported, not raised
+    └── TransportError                 Redis did not do what was asked
+        ├── ConnectionLostError        no answer: not connected, or the link broke on the way
+        ├── CommandRefusedError        Redis answered with an error
+        └── PublishError               a publish that is not confirmed; carries the message ids
+
+Messages name the queue and the message id. They never hold payloads, header values or passwords.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from babelqueue_carrier.errors import BabelQueueError, HeaderError
+
+__all__ = [
+    "BabelQueueError",
+    "CommandRefusedError",
+    "ConfigurationError",
+    "ConnectionLostError",
+    "EnvelopeError",
+    "HeaderError",
+    "PoisonError",
+    "PublishError",
+    "TransportError",
+    "UnknownUrnError",
+]
+
+
+class ConfigurationError(BabelQueueError, ValueError):
+    """A publisher or consumer cannot be built as asked."""
+
+
+class EnvelopeError(BabelQueueError, ValueError):
+    """An envelope cannot be written as asked."""
+
+
+class PoisonError(BabelQueueError, ValueError):
+    """A stored value is not a BabelQueue envelope.
+
+    Consumers report it through ``on_error`` and dead-letter the value's bytes.
+    """
+
+    error_type = "poison"
+
+
+class UnknownUrnError(BabelQueueError, LookupError):
+    """A valid envelope names a URN that no handler is registered for."""
+
+    error_type = "unknown_urn"
+
+
+class TransportError(BabelQueueError):
+    """A Redis command failed; the redis-py exception is the ``__cause__``."""
+
+
+class ConnectionLostError(TransportError):
+    """There was no reply.
+
+    Attributes:
+        sent: Whether the command may have reached the server. When it did, it may have run.
+    """
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        """Say what happened, and whether the command may have run."""
+        super().__init__(message)
+        self.sent = sent
+
+
+class CommandRefusedError(TransportError):
+    """Redis answered with an error. The command changed nothing."""
+
+
+class PublishError(TransportError):
+    """A publish was not confirmed.
+
+    Attributes:
+        message_ids: The ``meta.id`` of every message in the call, in order.
+        may_be_stored: Whether the messages may be in the queue all the same, because the link
+            broke before the reply. Publishing again could then store them twice, under new ids.
+    """
+
+    def __init__(self, message: str, *, message_ids: Sequence[str], may_be_stored: bool) -> None:
+        """Say what happened, to which messages, and whether they may be stored."""
+        super().__init__(message)
+        self.message_ids = tuple(message_ids)
+        self.may_be_stored = may_be_stored
+
+    @property
+    def message_id(self) -> str:
+        """The ``meta.id`` of the first, and with ``publish`` only, message."""
+        return self.message_ids[0]

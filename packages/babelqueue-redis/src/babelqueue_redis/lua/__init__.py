@@ -1,0 +1,17 @@
+"""The Lua scripts. Each file's header names its KEYS, its ARGV and its reply."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from babelqueue_redis.core.command import Script
+
+
+def _load(name: str) -> Script:
+    source = resources.files(__name__).joinpath(f"{name}.lua").read_bytes()
+    return Script.of(name, source)
+
+
+LEGACY_RESERVE = _load("legacy_reserve")
+LEGACY_SETTLE = _load("legacy_settle")
+LEGACY_SWEEP = _load("legacy_sweep")

@@ -1,0 +1,1 @@
+"""The blocking shell: it sends what the core says."""

@@ -1,0 +1,253 @@
+"""The consumer: reserve, handle, settle."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import redis
+
+from babelqueue_redis import entropy, hooks
+from babelqueue_redis.core import settlement
+from babelqueue_redis.core.routing import Routes, deliver, invoke
+from babelqueue_redis.core.settlement import Settlement
+from babelqueue_redis.layouts import layout_of
+from babelqueue_redis.settings import ConsumerOptions
+from babelqueue_redis.sync.driver import Driver
+from babelqueue_redis.sync.worker import Lane, Worker
+from babelqueue_redis.values import Delivery, Outcome, Place, Reservation
+
+HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
+
+logger = logging.getLogger("babelqueue_redis.consumer")
+
+
+class RedisConsumer:
+    """Consumes one queue and routes its messages to handlers by URN.
+
+    Delivery is at least once: a message is gone only after its handler returned. Make handlers
+    idempotent, and keep them shorter than ``retry_after``.
+
+    Args:
+        client: A ``redis.Redis``, whose connection settings are used, or a URL.
+        queue: The logical queue name.
+        handlers: URN to handler. A handler takes ``(envelope)``, ``(envelope, raw)`` or
+            ``(envelope, raw, headers)``: an ``Envelope``, the message's bytes, a mapping that is
+            ``{}`` when there are no headers. More can be added with :meth:`handler`.
+
+    The keywords are the fields of :class:`~babelqueue_redis.settings.ConsumerOptions`.
+
+    Raises:
+        ConfigurationError: An option cannot work.
+        TypeError: A handler cannot take a message.
+    """
+
+    def __init__(  # noqa: PLR0913 - one keyword per option, so that editors show them
+        self,
+        client: redis.Redis | str,
+        queue: str,
+        handlers: Mapping[str, Callable[..., Any]] | None = None,
+        *,
+        layout: str = "legacy",
+        key_prefix: str = "queues:",
+        retry_after: float | None = 90,
+        block_timeout: float = 5,
+        max_tries: int = 3,
+        dead_letter_queue: str | None = "",
+        unknown_urn: str = "fail",
+        on_unknown_urn: Callable[..., Any] | None = None,
+        on_error: Callable[..., Any] | None = None,
+        on_failure: str = "release",
+        migration_batch_size: int = -1,
+        shutdown_timeout: float = 30,
+        prefetch: int | str = "auto",
+        concurrency: int = 1,
+        retry_backoff: float = 0,
+    ) -> None:
+        """Check the options and resolve the handlers; nothing is sent yet."""
+        self._options = ConsumerOptions(
+            queue,
+            layout,
+            key_prefix,
+            retry_after=retry_after,
+            block_timeout=block_timeout,
+            max_tries=max_tries,
+            dead_letter_queue=dead_letter_queue,
+            unknown_urn=unknown_urn,
+            on_unknown_urn=on_unknown_urn,
+            on_error=on_error,
+            on_failure=on_failure,
+            migration_batch_size=migration_batch_size,
+            shutdown_timeout=shutdown_timeout,
+            prefetch=prefetch,
+            concurrency=concurrency,
+            retry_backoff=retry_backoff,
+        )
+        self._routes = Routes(handlers, on_unknown_urn)
+        self._driver = Driver(client)
+        self._layout = layout_of(self._options)
+        self._place = Place(queue, layout, self._driver.address, self._driver.port)
+        self._lane = Lane()
+        self._worker = Worker(self, self._options, self._driver, self._lane)
+
+    def __enter__(self) -> RedisConsumer:
+        """Return the consumer; leaving the block closes it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the consumer."""
+        self.close()
+
+    def handler(self, urn: str) -> Callable[[HandlerT], HandlerT]:
+        """Register the decorated function for ``urn``; it stays what it was.
+
+        Raises:
+            EnvelopeError: The URN is blank.
+            TypeError: The function cannot take a message.
+        """
+
+        def register(function: HandlerT) -> HandlerT:
+            self._routes.add(urn, function)
+            return function
+
+        return register
+
+    def reserve(self, timeout: float | None = None) -> Reservation | None:
+        """Take the oldest message, waiting for one.
+
+        The message is yours until ``retry_after`` has passed. Give it to :meth:`handle`.
+
+        Args:
+            timeout: Seconds to wait; ``None`` is ``block_timeout``, 0 or less is one attempt.
+
+        Returns:
+            The reservation, or ``None`` when no message came in time.
+
+        Raises:
+            TransportError: Redis did not answer, or refused.
+        """
+        return self.reserve_until(timeout, bool)
+
+    def reserve_until(
+        self, timeout: float | None, stopping: Callable[[], bool]
+    ) -> Reservation | None:
+        """Reserve as :meth:`reserve` does, and give up early once ``stopping`` says so."""
+        wait = self._options.block_timeout if timeout is None else timeout
+        deadline = self._driver.monotonic() + wait
+        idle = 0
+        while True:
+            reservation = self._driver.run(self._layout.reserve(entropy.new_token()))
+            left = deadline - self._driver.monotonic()
+            if reservation is not None or left <= 0 or stopping():
+                return reservation
+            block = min(left, self._driver.longest_block)
+            pause = self._driver.send(self._layout.wait(block, idle))
+            self._driver.sleep(min(pause, left))
+            idle += 1
+
+    def handle(self, reservation: Reservation) -> Outcome:
+        """Route a reserved message to its handler, run it, and settle the reservation.
+
+        A handler that raises is no error here: its message is retried or dead-lettered, and
+        ``on_error`` is told. ``KeyboardInterrupt`` gives the message back unchanged and goes on;
+        another ``BaseException`` that is not an ``Exception`` counts as a failure and goes on.
+
+        Returns:
+            What became of the message; ``Outcome.EXPIRED`` when the reservation had run out.
+
+        Raises:
+            TransportError: The message could not be settled. It comes back after ``retry_after``.
+        """
+        delivery = deliver(reservation, self._place, self._routes, self._options)
+        try:
+            with hooks.processing(delivery):
+                self._lane.run(invoke, delivery)
+        except KeyboardInterrupt:
+            self.settle(reservation, settlement.GIVE_BACK)
+            raise
+        except BaseException as error:
+            self._report(error, delivery)
+            end = settlement.failure(delivery, error, self._options, entropy.epoch_ms())
+            outcome = self.settle(reservation, end)
+            if isinstance(error, Exception):
+                return outcome
+            raise
+        return self.settle(reservation, settlement.ACK)
+
+    def settle(self, reservation: Reservation, end: Settlement) -> Outcome:
+        """Carry out what was decided about a reservation.
+
+        Returns:
+            The outcome of ``end``, or ``Outcome.EXPIRED`` when nothing was touched because the
+            reservation had run out.
+
+        Raises:
+            TransportError: Redis did not answer, or refused.
+        """
+        command = self._layout.settle(reservation, end)
+        if command is None or self._driver.send(command):
+            return end.outcome
+        logger.warning(
+            "reservation expired: a message of queue %r was not %s, nothing was touched; it is "
+            "delivered again. Handlers must be shorter than retry_after (%s s)",
+            self._place.queue,
+            end.outcome,
+            self._options.retry_after,
+        )
+        return Outcome.EXPIRED
+
+    def poll(self, timeout: float | None = None) -> Outcome | None:
+        """Take one message, handle it and settle it.
+
+        Args:
+            timeout: As for :meth:`reserve`.
+
+        Returns:
+            What became of it, or ``None`` when there was none.
+
+        Raises:
+            TransportError: As for :meth:`reserve` and :meth:`handle`.
+        """
+        reservation = self.reserve(timeout)
+        return None if reservation is None else self.handle(reservation)
+
+    def run(self, should_continue: Callable[[], bool] | None = None) -> int:
+        """Consume until stopped.
+
+        Called in the main thread, it handles SIGTERM and SIGINT: no further message is taken, and
+        the handler that runs may finish within ``shutdown_timeout``; after that, or on a second
+        signal, it is interrupted with a ``KeyboardInterrupt`` and its message is given back
+        unchanged. When Redis is away it waits, and goes on when Redis is back.
+
+        Args:
+            should_continue: Asked before every message; a false answer ends the run.
+
+        Returns:
+            How many messages were handled.
+        """
+        return self._worker.run(should_continue)
+
+    def stop(self) -> None:
+        """End :meth:`run` after the current message. Safe from any thread and from handlers."""
+        self._worker.stop()
+
+    def close(self) -> None:
+        """Close the calling thread's connection; a later call opens a new one."""
+        self._driver.close()
+
+    def _report(self, error: BaseException, delivery: Delivery) -> None:
+        tell = self._options.on_error
+        if tell is None:
+            logger.warning(
+                "message %s of queue %r failed and is %s",
+                delivery.envelope.meta.id if delivery.envelope else "(poison)",
+                self._place.queue,
+                delivery.if_failed,
+                exc_info=error,
+            )
+            return
+        try:
+            tell(error, delivery.envelope, delivery.reservation.body)
+        except Exception:
+            logger.exception("on_error failed on queue %r", self._place.queue)

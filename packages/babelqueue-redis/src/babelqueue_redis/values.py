@@ -1,0 +1,126 @@
+"""The values that travel: from a publish call to Redis, and from Redis to a handler.
+
+All are immutable. Hooks and handlers may keep them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from babelqueue_redis.envelope import Envelope
+from babelqueue_redis.errors import BabelQueueError
+
+Handler = Callable[[Envelope, bytes, Mapping[str, str]], Any]
+"""A handler once its signature is resolved: ``(envelope, raw, headers)``."""
+
+
+class Outcome(str, enum.Enum):
+    """What became of a delivery."""
+
+    ACKED = "acked"
+    """The handler returned, and the message is gone."""
+    RETRIED = "retried"
+    """The handler failed; the message is back in the queue with ``attempts`` raised."""
+    DEAD_LETTERED = "dead_lettered"
+    """The message is in the dead-letter queue."""
+    DROPPED = "dropped"
+    """The message was deleted on purpose: a strategy or a missing dead-letter queue said so."""
+    RELEASED = "released"
+    """The message was given back unchanged."""
+    LEFT = "left"
+    """The message stays reserved; the sweep brings it back after ``retry_after``."""
+    EXPIRED = "expired"
+    """The reservation had run out before it was settled; somebody else has the message now."""
+
+    __str__ = str.__str__
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a queue is.
+
+    Attributes:
+        queue: The logical name.
+        layout: ``legacy`` or ``zset``.
+        address: Host name or socket path of the server, as the client was given it.
+        port: TCP port; ``None`` for a socket path.
+    """
+
+    queue: str
+    layout: str
+    address: str = ""
+    port: int | None = None
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """A message on its way into a queue, as a ``publishing`` hook sees it.
+
+    A hook changes it by returning a changed copy (``msgspec.structs.replace``).
+
+    Attributes:
+        place: The queue it goes to.
+        urn: The URN, trimmed.
+        message_id: Its ``meta.id``, a UUID.
+        trace_id: The ``trace_id`` the caller gave; ``None`` when a fresh one is to be made.
+        headers: Clean headers; ``{}`` stores a bare envelope.
+        data: The ``data`` object, as encoded JSON.
+        meta: Extra ``meta`` entries.
+        created_at: ``meta.created_at``, epoch milliseconds.
+    """
+
+    place: Place
+    urn: str
+    message_id: str
+    trace_id: str | None
+    headers: Mapping[str, str]
+    data: msgspec.Raw
+    meta: Mapping[str, Any]
+    created_at: int
+
+
+class Reservation(msgspec.Struct, frozen=True):
+    """A message taken from a queue and not settled yet.
+
+    Attributes:
+        queue: The logical queue name.
+        body: The envelope's bytes, without the header frame.
+        headers: The delivered headers, ``{}`` for a bare message.
+        token: The reservation's own 32 hex digits.
+        stored: The bytes as they stand in Redis: the handle that settles the reservation.
+        poison: Why the layout already knows that this is no envelope, or ``None``.
+    """
+
+    queue: str
+    body: bytes
+    headers: Mapping[str, str]
+    token: str
+    stored: bytes
+    poison: str | None = None
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """A reservation that is about to be handled, as a ``processing`` hook sees it.
+
+    Attributes:
+        place: The queue it came from.
+        reservation: What was taken, with the raw bytes and the headers.
+        envelope: The decoded message; ``None`` for poison.
+        handler: What will run; ``None`` for poison and for an unknown URN.
+        refusal: Why nothing will run: a ``PoisonError`` or an ``UnknownUrnError``.
+        if_failed: The outcome when handling raises.
+    """
+
+    place: Place
+    reservation: Reservation
+    envelope: Envelope | None
+    handler: Handler | None
+    refusal: BabelQueueError | None
+    if_failed: Outcome
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The delivered headers, ``{}`` for a bare message."""
+        return self.reservation.headers
