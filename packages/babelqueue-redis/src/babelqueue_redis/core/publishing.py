@@ -50,11 +50,11 @@ def unconfirmed(error: TransportError, publications: Sequence[Publication]) -> P
     """Return what the caller of a failed publish is told."""
     may_be_stored = isinstance(error, ConnectionLostError) and error.sent
     ids = [publication.message_id for publication in publications]
-    first = f"message {ids[0]}" if len(ids) == 1 else f"{len(ids)} messages, the first {ids[0]},"
+    what = f"message {ids[0]}" if len(ids) == 1 else f"batch of {len(ids)} messages from {ids[0]} on"
     fate = (
-        "may be in the queue all the same; publishing again could store them twice"
+        "may be stored all the same; publishing again could store it twice"
         if may_be_stored
-        else "were not stored"
+        else "was not stored"
     )
-    msg = f"{first} for queue {publications[0].place.queue!r} {fate}: {error}"
+    msg = f"{what} for queue {publications[0].place.queue!r} {fate}: {error}"
     return PublishError(msg, message_ids=ids, may_be_stored=may_be_stored)

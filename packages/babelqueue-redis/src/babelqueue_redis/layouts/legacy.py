@@ -23,6 +23,8 @@ from babelqueue_redis.values import Outcome, Reservation
 
 _CHUNK = 500
 """Members one sweep call looks at: about 3 ms of Redis' time."""
+_SHORTEST_BLOCK = 0.001
+"""Seconds. Redis would take 0 for "for ever"."""
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 1.0
 
@@ -98,7 +100,7 @@ class LegacyLayout:
         return Command(
             "BLMOVE",
             (self.queue,),
-            (self.queue, "LEFT", "LEFT", f"{seconds:.3f}"),
+            (self.queue, "LEFT", "LEFT", f"{max(seconds, _SHORTEST_BLOCK):.3f}"),
             lambda reply: pause if isinstance(reply, Refused) else 0.0,
             tolerates=("NOPERM", "OOM", "UNKNOWN COMMAND"),
         )

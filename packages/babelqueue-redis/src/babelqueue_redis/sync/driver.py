@@ -158,24 +158,28 @@ class Driver:
         return [self._ask_client(command) for command in packed]
 
     def _ask_client(self, command: tuple[Any, ...]) -> Any:  # noqa: ANN401 - a reply
+        client = self._seen_client()
         try:
-            return self._seen_client().execute_command(*command)
+            return client.execute_command(*command)
         except ResponseError as error:
             return error
         except (RedisError, OSError) as error:
             raise self._lost(error, sent=not isinstance(error, BusyLoadingError)) from error
 
     def _seen_client(self) -> redis.Redis:
-        client = getattr(self._own, "client", None)
+        """Return a client whose one connection is this thread's."""
+        client: redis.Redis | None = getattr(self._own, "client", None)
         if client is None:
             pool = redis.ConnectionPool(connection_class=self._connection_class, **self._kwargs)
             self._own.client = client = redis.Redis(connection_pool=pool)
+        client.connection = self._connection()
         return client
 
     def _connection(self) -> redis.Connection:
         connection: redis.Connection | None = getattr(self._own, "connection", None)
         if connection is None or connection.pid != os.getpid():
             self._own.connection = connection = self._connection_class(**self._kwargs)
+            self._own.used = time.monotonic()
         elif time.monotonic() - self._own.used > _TRUSTED_FOR and _is_stale(connection):
             connection.disconnect()
         try:

@@ -1,0 +1,1 @@
+"""The public conformance suite of BabelQueue, run against this implementation."""

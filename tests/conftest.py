@@ -1,0 +1,90 @@
+"""What every test may ask for: a Redis, a queue of its own, spans."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import hypothesis
+import pytest
+import redis
+from babelqueue_redis import RedisConsumer, RedisPublisher
+from kit.redis_server import any_binary, private_server
+
+from tests.support.server import NoRedisError, redis_is_required, shared_url
+
+hypothesis.settings.register_profile(
+    "here", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("here")
+
+OWNED = ("", ":processing", ":processing:deadlines", ".dlq")
+"""What a queue of the legacy layout may leave behind."""
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> str:
+    """The URL of a Redis that may be shared; nothing may be flushed there."""
+    try:
+        return shared_url()
+    except NoRedisError as error:
+        if redis_is_required():
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[redis.Redis]:
+    """A client with redis-py's own defaults."""
+    with redis.Redis.from_url(redis_url) as client:
+        yield client
+
+
+@pytest.fixture
+def queue(client: redis.Redis) -> Iterator[str]:
+    """A queue name of the test's own; afterwards no key may be left that no layout owns."""
+    before = set(client.scan_iter(count=1000))
+    name = f"bq-test-{uuid.uuid4().hex}"
+    yield name
+    left = {key for key in client.scan_iter(count=1000) if key not in before}
+    ours = {key for key in left if key.startswith(name.encode())}
+    if ours:
+        client.delete(*ours)
+    leaked = ours - {f"{name}{suffix}".encode() for suffix in OWNED}
+    assert not leaked, f"keys that the layout does not own: {leaked}"
+
+
+@pytest.fixture
+def publisher(client: redis.Redis, queue: str) -> RedisPublisher:
+    """A publisher for the test's queue."""
+    return RedisPublisher(client, queue)
+
+
+@pytest.fixture
+def consumer_of(client: redis.Redis, queue: str) -> Callable[..., RedisConsumer]:
+    """Make a consumer of the test's queue."""
+
+    def make(handlers: object = None, **options: object) -> RedisConsumer:
+        return RedisConsumer(client, queue, handlers, **options)  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture
+def own_server() -> Iterator[Callable[..., str]]:
+    """Start a private Redis, with options, and return its URL."""
+    binary = any_binary()
+    if binary is None:
+        if redis_is_required():
+            pytest.fail("no Redis binary to start a private server with")
+        pytest.skip("no Redis binary to start a private server with")
+    servers = []
+
+    def start(*options: str) -> str:
+        server = private_server(binary, *options)
+        servers.append(server)
+        return server.__enter__()
+
+    yield start
+    for server in servers:
+        server.__exit__(None, None, None)

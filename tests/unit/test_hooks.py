@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from babelqueue_redis import hooks
+from babelqueue_redis.hooks import Hook
+from babelqueue_redis.values import Place, Publication
+
+
+@pytest.fixture(autouse=True)
+def _no_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start every test without hooks."""
+    monkeypatch.setattr(hooks, "_registered", ())
+
+
+PUBLICATION = Publication(Place("q", "legacy"), "urn:a", "id", None, {}, msgspec.Raw(b"{}"), {}, 0)
+
+
+class Adds(Hook):
+    """Adds a header, and notes what it sees."""
+
+    def __init__(self, name: str, seen: list[str]) -> None:
+        self.name = name
+        self.seen = seen
+
+    @contextlib.contextmanager
+    def publishing(self, publication: Publication) -> Iterator[Publication]:
+        """Enclose a publish."""
+        self.seen.append(f"{self.name} enters")
+        try:
+            headers = {**publication.headers, self.name: "1"}
+            yield msgspec.structs.replace(publication, headers=headers)
+        except KeyError:
+            self.seen.append(f"{self.name} sees")
+            raise
+        finally:
+            self.seen.append(f"{self.name} leaves")
+
+
+def test_hooks_nest_and_hand_the_publication_on() -> None:
+    """The first registered is the outermost."""
+    seen: list[str] = []
+    hooks.register(Adds("a", seen))
+    hooks.register(Adds("b", seen))
+    with hooks.publishing(PUBLICATION) as publication:
+        assert publication.headers == {"a": "1", "b": "1"}
+    assert seen == ["a enters", "b enters", "b leaves", "a leaves"]
+    assert PUBLICATION.headers == {}
+
+
+def test_an_error_of_the_step_passes_through(caplog: pytest.LogCaptureFixture) -> None:
+    """Hooks see it, and it is not reported as theirs."""
+    seen: list[str] = []
+    hooks.register(Adds("a", seen))
+    with pytest.raises(KeyError), hooks.publishing(PUBLICATION):
+        raise KeyError
+    assert seen == ["a enters", "a sees", "a leaves"]
+    assert not caplog.records
+
+
+def test_a_hook_cannot_swallow_an_error() -> None:
+    """A step that failed has failed."""
+
+    class Swallows(Hook):
+        def publishing(self, publication: Publication) -> contextlib.suppress:  # type: ignore[override]
+            return contextlib.suppress(KeyError)
+
+    hooks.register(Swallows())
+    with pytest.raises(KeyError), hooks.publishing(PUBLICATION):
+        raise KeyError
+
+
+class Broken(Hook):
+    """Fails where it is told to."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def publishing(self, publication: Publication) -> Broken:  # type: ignore[override]
+        """Fail, or give a context manager that fails."""
+        if self.where == "call":
+            raise RuntimeError
+        return self
+
+    def __enter__(self) -> object:
+        if self.where == "enter":
+            raise RuntimeError
+        return "garbage" if self.where == "value" else None
+
+    def __exit__(self, *_: object) -> None:
+        if self.where == "exit":
+            raise RuntimeError
+
+
+@pytest.mark.parametrize("where", ["call", "enter", "value", "exit"])
+def test_a_broken_hook_is_logged_and_changes_nothing(
+    where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The step runs once, with what the other hooks made of it."""
+    seen: list[str] = []
+    hooks.register(Adds("a", seen))
+    hooks.register(Broken(where))
+    hooks.register(Adds("b", seen))
+    runs = 0
+    with caplog.at_level(logging.ERROR), hooks.publishing(PUBLICATION) as publication:
+        runs += 1
+        assert publication.headers == {"a": "1", "b": "1"}
+    assert runs == 1
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert seen == ["a enters", "b enters", "b leaves", "a leaves"]
+
+
+def test_a_hook_is_registered_once_and_taken_out_again() -> None:
+    """Twice is once; taking out what is not there is nothing."""
+    hook = Hook()
+    hooks.register(hook)
+    hooks.register(hook)
+    assert hooks._registered == (hook,)
+    hooks.unregister(hook)
+    hooks.unregister(hook)
+    assert hooks._registered == ()
+
+
+def test_the_base_class_does_nothing() -> None:
+    """A user overrides what is needed."""
+    hooks.register(Hook())
+    with hooks.publishing(PUBLICATION) as one, hooks.publishing_many((PUBLICATION,)) as many:
+        assert one is PUBLICATION
+        assert many == (PUBLICATION,)

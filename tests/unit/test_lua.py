@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import babelqueue_redis.lua
+import pytest
+
+FILES = sorted(Path(babelqueue_redis.lua.__file__).parent.glob("*.lua"))
+
+
+def split(path: Path) -> tuple[str, str]:
+    """Return the header (the leading comment) and the code."""
+    lines = path.read_text().splitlines()
+    end = next(i for i, line in enumerate(lines) if not line.startswith("--"))
+    return "\n".join(lines[:end]), "\n".join(lines[end:])
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_a_script_header_names_what_the_body_uses(path: Path) -> None:
+    """Every KEYS and ARGV slot, no more and no less, and the reply."""
+    header, code = split(path)
+    slots = re.compile(r"\b(KEYS|ARGV)\[(\d+)\]")
+    named = re.findall(r"^-- (KEYS|ARGV)\[(\d+)\]  \S", header, re.MULTILINE)
+    assert sorted(named) == sorted(set(slots.findall(code)))
+    assert re.search(r"^-- Reply: \S", header, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_a_script_is_short_and_builds_no_keys(path: Path) -> None:
+    """At most 40 lines of code; every key of a command is a KEYS slot."""
+    _, code = split(path)
+    lines = [line for line in code.splitlines() if line.strip() and not line.strip().startswith("--")]
+    assert len(lines) <= 40
+    for call in re.findall(r"redis\.call\(\s*'(\w+)'\s*(?:,\s*([^,)]+))?", code):
+        command, key = call
+        assert command == "TIME" or re.fullmatch(r"KEYS\[\d+\]", key.strip()), call
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_first_write_of_a_script_is_a_zrem(path: Path) -> None:
+    """So that it may go on when the server is at maxmemory."""
+    _, code = split(path)
+    writes = [
+        command
+        for command in re.findall(r"redis\.call\(\s*'(\w+)'", code)
+        if command in {"ZREM", "ZADD", "RPUSH", "LREM", "LMOVE", "LPOP", "DEL"}
+    ]
+    assert writes[0] == "ZREM"
