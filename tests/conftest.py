@@ -71,6 +71,13 @@ def consumer_of(client: redis.Redis, queue: str) -> Callable[..., RedisConsumer]
 
 
 @pytest.fixture
+def private_client(own_server: Callable[..., str]) -> Iterator[redis.Redis]:
+    """A client of a Redis that nobody else uses: statistics may be reset, users made."""
+    with redis.Redis.from_url(own_server()) as client:
+        yield client
+
+
+@pytest.fixture
 def own_server() -> Iterator[Callable[..., str]]:
     """Start a private Redis, with options, and return its URL."""
     binary = any_binary()

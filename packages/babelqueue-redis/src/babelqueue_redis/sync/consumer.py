@@ -14,7 +14,7 @@ from babelqueue_redis.core.routing import Routes, deliver, invoke
 from babelqueue_redis.core.settlement import Settlement
 from babelqueue_redis.layouts import layout_of
 from babelqueue_redis.settings import ConsumerOptions
-from babelqueue_redis.sync.driver import Driver
+from babelqueue_redis.sync.driver import LONGEST_BLOCK, Driver
 from babelqueue_redis.sync.worker import Lane, Worker
 from babelqueue_redis.values import Delivery, Outcome, Place, Reservation
 
@@ -85,11 +85,11 @@ class RedisConsumer:
             retry_backoff=retry_backoff,
         )
         self._routes = Routes(handlers, on_unknown_urn)
-        self._driver = Driver(client)
+        self._driver = Driver(client, blocks=True)
         self._layout = layout_of(self._options)
         self._place = Place(queue, layout, self._driver.address, self._driver.port)
         self._lane = Lane()
-        self._worker = Worker(self, self._options, self._driver, self._lane)
+        self._worker = Worker(self._options, self._driver, self._lane)
 
     def __enter__(self) -> RedisConsumer:
         """Return the consumer; leaving the block closes it."""
@@ -141,7 +141,7 @@ class RedisConsumer:
             left = deadline - self._driver.monotonic()
             if reservation is not None or left <= 0 or stopping():
                 return reservation
-            block = min(left, self._driver.longest_block)
+            block = min(left, LONGEST_BLOCK)
             pause = self._driver.send(self._layout.wait(block, idle))
             self._driver.sleep(min(pause, left))
             idle += 1
@@ -226,7 +226,7 @@ class RedisConsumer:
         Returns:
             How many messages were handled.
         """
-        return self._worker.run(should_continue)
+        return self._worker.run(self, should_continue)
 
     def stop(self) -> None:
         """End :meth:`run` after the current message. Safe from any thread and from handlers."""
@@ -239,15 +239,19 @@ class RedisConsumer:
     def _report(self, error: BaseException, delivery: Delivery) -> None:
         tell = self._options.on_error
         if tell is None:
-            logger.warning(
-                "message %s of queue %r failed and is %s",
-                delivery.envelope.meta.id if delivery.envelope else "(poison)",
-                self._place.queue,
-                delivery.if_failed,
-                exc_info=error,
-            )
+            self._log(error, delivery)
             return
         try:
             tell(error, delivery.envelope, delivery.reservation.body)
         except Exception:
             logger.exception("on_error failed on queue %r", self._place.queue)
+
+    def _log(self, error: BaseException, delivery: Delivery) -> None:
+        logger.warning(
+            "message %s of queue %r is %s: %s",
+            delivery.envelope.meta.id if delivery.envelope else "(poison)",
+            self._place.queue,
+            delivery.if_failed,
+            delivery.refusal or "its handler failed",
+            exc_info=None if delivery.refusal else error,
+        )

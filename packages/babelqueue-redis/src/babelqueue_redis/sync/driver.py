@@ -31,7 +31,7 @@ from babelqueue_redis.settings import check_url
 
 T = TypeVar("T")
 
-_LONGEST_BLOCK = 1.0
+LONGEST_BLOCK = 1.0
 """Seconds of one blocking command: how late a stop or a sweep may come."""
 _TRUSTED_FOR = 1.0
 """Seconds after a reply during which a connection is not checked for life."""
@@ -78,23 +78,25 @@ class Driver:
     sleep = staticmethod(time.sleep)
     monotonic = staticmethod(time.monotonic)
 
-    def __init__(self, client: redis.Redis | str, *, shows_spans: bool = False) -> None:
+    def __init__(
+        self, client: redis.Redis | str, *, blocks: bool = False, shows_spans: bool = False
+    ) -> None:
         """Take the client's connection settings; nothing is sent yet.
 
         Args:
             client: A client or a URL.
+            blocks: Commands may block for up to :data:`LONGEST_BLOCK`; a ``socket_timeout`` of the
+                client counts from then on.
             shows_spans: Speak through a client when somebody wrapped ``execute_command``, as the
                 OpenTelemetry instrumentation of redis-py does, so that they see the commands.
         """
         self._client = client_of(client)  # a Sentinel's connections need their pool to stay alive
         pool = self._client.connection_pool
         self._connection_class = pool.connection_class
-        self._kwargs = _connection_kwargs(pool.connection_kwargs)
+        self._kwargs = _connection_kwargs(pool.connection_kwargs, LONGEST_BLOCK if blocks else 0)
         self._shows_spans = shows_spans
         self._own = threading.local()
         self._check_options()
-        timeout = self._kwargs.get("socket_timeout")
-        self.longest_block = min(_LONGEST_BLOCK, timeout / 2) if timeout else _LONGEST_BLOCK
         self.address: str = self._kwargs.get("path") or self._kwargs.get("host") or "localhost"
         self.port: int | None = None if "path" in self._kwargs else self._kwargs.get("port", 6379)
 
@@ -201,12 +203,16 @@ class Driver:
         return ConnectionLostError(f"{what} at {where}: {error}", sent=sent)
 
 
-def _connection_kwargs(given: dict[str, Any]) -> dict[str, Any]:
+def _connection_kwargs(given: dict[str, Any], block: float) -> dict[str, Any]:
     kept = {
         name: value
         for name, value in given.items()
         if name not in _OWN_CHOICES and not name.startswith(("maint", "orig_", "oss_cluster"))
     }
+    timeout = kept.get("socket_timeout")
+    if timeout is not None:
+        kept.setdefault("socket_connect_timeout", timeout)
+        kept["socket_timeout"] = timeout + block
     return {**kept, "protocol": 2, "decode_responses": False, "retry": Retry(NoBackoff(), 0)}
 
 

@@ -66,11 +66,8 @@ class Lane:
 class Worker:
     """Takes messages one by one until it is told to stop."""
 
-    def __init__(
-        self, consumer: Consumer, options: ConsumerOptions, driver: Driver, lane: Lane
-    ) -> None:
+    def __init__(self, options: ConsumerOptions, driver: Driver, lane: Lane) -> None:
         """Prepare; nothing is sent yet."""
-        self._consumer = consumer
         self._options = options
         self._driver = driver
         self._lane = lane
@@ -82,13 +79,13 @@ class Worker:
         # A plain flag: a signal handler may set it at any point, and an Event's lock could be held.
         self._stopping = True
 
-    def run(self, should_continue: Callable[[], bool] | None) -> int:
+    def run(self, consumer: Consumer, should_continue: Callable[[], bool] | None) -> int:
         """Loop; return how many messages were handled."""
         handled = 0
         with self._handling_signals():
             while not self._stopping and (should_continue is None or should_continue()):
                 try:
-                    outcome = self._step()
+                    outcome = self._step(consumer)
                 except HandlerInterrupted:
                     break
                 except TransportError as error:
@@ -99,16 +96,17 @@ class Worker:
                 if outcome is Outcome.RELEASED:
                     self._driver.sleep(_PAUSE_AFTER_RELEASE)
         self._stopping = False
+        self._driver.close()
         return handled
 
-    def _step(self) -> Outcome | None:
-        reservation = self._consumer.reserve_until(None, lambda: self._stopping)
+    def _step(self, consumer: Consumer) -> Outcome | None:
+        reservation = consumer.reserve_until(None, lambda: self._stopping)
         if reservation is None:
             return None
         if self._stopping:
-            self._consumer.settle(reservation, GIVE_BACK)
+            consumer.settle(reservation, GIVE_BACK)
             return None
-        return self._consumer.handle(reservation)
+        return consumer.handle(reservation)
 
     def _wait_out(self, error: TransportError) -> None:
         """Wait before the next try; say once per outage that there is one."""

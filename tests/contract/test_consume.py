@@ -1,0 +1,392 @@
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from babelqueue_redis import (
+    CommandRefusedError,
+    Envelope,
+    Outcome,
+    PoisonError,
+    RedisConsumer,
+    RedisPublisher,
+    UnknownUrnError,
+)
+
+Make = Callable[..., RedisConsumer]
+
+
+def body(**members: Any) -> bytes:
+    """Return an envelope."""
+    return json.dumps({"job": "urn:a", "attempts": 0, **members}, separators=(",", ":")).encode()
+
+
+def keys_of(client: redis.Redis, queue: str) -> dict[str, int]:
+    """Count what is where."""
+    return {
+        "ready": client.llen(queue),
+        "processing": client.llen(f"{queue}:processing"),
+        "deadlines": client.zcard(f"{queue}:processing:deadlines"),
+        "dead": client.llen(f"{queue}.dlq"),
+    }
+
+
+NOTHING = {"ready": 0, "processing": 0, "deadlines": 0, "dead": 0}
+
+
+def test_a_message_reaches_its_handler_once_and_is_gone(
+    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str
+) -> None:
+    """With the envelope, its bytes and its headers."""
+    seen: list[tuple[Any, ...]] = []
+    consumer = consumer_of({"urn:a": lambda *args: seen.append(args)})
+    message_id = publisher.publish("urn:a", {"n": 1}, headers={"k": "v"})
+    assert consumer.poll(0) is Outcome.ACKED
+    ((envelope, raw, headers),) = seen
+    assert isinstance(envelope, Envelope)
+    assert (envelope.meta.id, envelope.data, envelope.attempts) == (message_id, {"n": 1}, 0)
+    assert json.loads(raw)["meta"]["id"] == message_id
+    assert headers == {"k": "v"}
+    assert keys_of(client, queue) == NOTHING
+    assert consumer.poll(0) is None
+
+
+def test_messages_come_in_order(publisher: RedisPublisher, consumer_of: Make) -> None:
+    """First in, first out."""
+    seen: list[int] = []
+    consumer = consumer_of({"urn:a": lambda envelope: seen.append(envelope.data["n"])})
+    for n in range(5):
+        publisher.publish("urn:a", {"n": n})
+    while consumer.poll(0):
+        pass
+    assert seen == list(range(5))
+
+
+def test_a_bare_message_has_headers_that_are_empty(
+    publisher: RedisPublisher, consumer_of: Make
+) -> None:
+    """``{}``, not ``None``."""
+    seen: list[Any] = []
+    consumer = consumer_of()
+
+    @consumer.handler("urn:a")
+    def handler(envelope: Envelope, raw: bytes, headers: dict[str, str]) -> None:
+        seen.append(headers)
+
+    publisher.publish("urn:a", {})
+    consumer.poll(0)
+    assert seen == [{}]
+    assert handler.__name__ == "handler"  # the decorator gives the function back
+
+
+def test_a_failing_handler_runs_max_tries_times_and_then_the_message_is_dead(
+    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str
+) -> None:
+    """With attempts 0, 1, 2 as the handler sees them, the headers kept, all else untouched."""
+    seen: list[int] = []
+    errors: list[tuple[Any, ...]] = []
+
+    def fail(envelope: Envelope, raw: bytes, headers: dict[str, str]) -> None:
+        assert headers == {"k": "v"}
+        seen.append(envelope.attempts)
+        raise ValueError("boom")  # noqa: EM101, TRY003 - short
+
+    consumer = consumer_of({"urn:a": fail}, on_error=lambda *args: errors.append(args))
+    message_id = publisher.publish("urn:a", {"f": 1.0}, headers={"k": "v"})
+    before = client.lindex(queue, 0)
+    outcomes = [consumer.poll(0) for _ in range(4)]
+    assert outcomes == [Outcome.RETRIED, Outcome.RETRIED, Outcome.DEAD_LETTERED, None]
+    assert seen == [0, 1, 2]
+    assert [str(error) for error, _, _ in errors] == ["boom"] * 3
+    assert all(envelope.meta.id == message_id for _, envelope, _ in errors)
+    assert keys_of(client, queue) == {**NOTHING, "dead": 1}
+    dead = json.loads(client.lindex(f"{queue}.dlq", 0))
+    assert dead["headers"] == {"k": "v"}
+    document = json.loads(dead["body"])
+    block = document.pop("dead_letter")
+    assert (block["reason"], block["attempts"], document["attempts"]) == ("failed", 3, 3)
+    assert {**document, "attempts": 0} == json.loads(json.loads(before)["body"])
+
+
+def test_a_retry_goes_to_the_end_of_the_queue(
+    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str
+) -> None:
+    """A bad message does not hold up the good ones."""
+    seen: list[int] = []
+
+    def handle(envelope: Envelope) -> None:
+        seen.append(envelope.data["n"])
+        if envelope.data["n"] == 0 and envelope.attempts == 0:
+            raise ValueError
+
+    consumer = consumer_of({"urn:a": handle}, on_error=print)
+    for n in range(3):
+        publisher.publish("urn:a", {"n": n})
+    while consumer.poll(0):
+        pass
+    assert seen == [0, 1, 2, 0]
+    assert keys_of(client, queue) == NOTHING
+
+
+HOSTILE: dict[str, bytes] = {
+    "lone surrogate": b'{"job":"urn:a","data":{"a":"\\ud800"},"attempts":0}',
+    "1e400": b'{"job":"urn:a","data":{"a":1e400},"attempts":0}',
+    "NaN": b'{"job":"urn:a","data":{"a":NaN},"attempts":0}',
+    "1 001 deep": b'{"job":"urn:a","data":{"a":' + b"[" * 1001 + b"]" * 1001 + b'},"attempts":0}',
+    "100 000 deep": b'{"job":"urn:a","data":{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}}",
+    "byte order mark": b'\xef\xbb\xbf{"job":"urn:a","attempts":0}',
+    "trailing bytes": b'{"job":"urn:a","attempts":0}x',
+    "array": b"[1]",
+    "number": b"5",
+    "null": b"null",
+    "empty": b"",
+    "attempts of text": b'{"job":"urn:a","attempts":"3"}',
+    "not utf-8": b'{"job":"urn:a","data":{"a":"\xff"},"attempts":0}',
+    "gzip": b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\x03\x00\x00\x00\x00\x00",
+    "php": b'O:8:"stdClass":1:{s:3:"job";s:5:"urn:a";}',
+    "no identity": b'{"data":{}}',
+    "version 2": b'{"job":"urn:a","meta":{"schema_version":2},"attempts":0}',
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE.keys())
+def test_poison_goes_to_the_dead_letter_queue_and_the_next_message_is_handled(
+    consumer_of: Make, client: redis.Redis, queue: str, hostile: bytes
+) -> None:
+    """At once, with its bytes, never to a handler: what came in is what is there."""
+    handled: list[Envelope] = []
+    errors: list[tuple[Any, ...]] = []
+    consumer = consumer_of({"urn:a": handled.append}, on_error=lambda *args: errors.append(args))
+    client.rpush(queue, hostile, body())
+    assert [consumer.poll(0) for _ in range(3)] == [Outcome.DEAD_LETTERED, Outcome.ACKED, None]
+    assert len(handled) == 1
+    ((error, envelope, raw),) = errors
+    assert isinstance(error, PoisonError)
+    assert envelope is None
+    assert raw == hostile
+    assert keys_of(client, queue) == {**NOTHING, "dead": 1}
+    record = client.lindex(f"{queue}.dlq", 0)
+    assert b'"reason":"poison"' in record
+    if hostile.startswith(b"{") and b'"raw"' not in record:
+        assert record.startswith(hostile.rstrip(b"}x"))
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b'{"__bq_frame":1,"headers":{"traceparent":"tp"},"body":"not json"}',
+        b'{"__bq_frame":1,"headers":{"traceparent":"tp"},"body":"a\xffb"}',
+        b'{"__bq_frame":1,"headers":{"traceparent":"tp"},"body":"\\ud800"}',
+        b'{"__bq_frame":1,"headers":{"traceparent":"tp","x":"\xff"},"body":"{\\"job\\":\\"urn:a\\"}"}',
+    ],
+)
+def test_poison_in_a_frame_keeps_its_headers(
+    consumer_of: Make, client: redis.Redis, queue: str, stored: bytes
+) -> None:
+    """The record is built from the body, and framed again."""
+    consumer = consumer_of({"urn:a": print}, on_error=print)
+    client.rpush(queue, stored)
+    assert consumer.poll(0) is Outcome.DEAD_LETTERED
+    frame = json.loads(client.lindex(f"{queue}.dlq", 0))
+    assert frame["headers"] == {"traceparent": "tp"}
+    assert json.loads(frame["body"])["dead_letter"]["reason"] == "poison"
+
+
+@pytest.mark.parametrize("unknown_urn", ["fail", "delete", "release", "dead_letter"])
+def test_poison_is_dead_lettered_in_every_configuration(
+    consumer_of: Make, client: redis.Redis, queue: str, unknown_urn: str
+) -> None:
+    """Even without a dead-letter queue: then the default name takes it."""
+    consumer = consumer_of(dead_letter_queue=None, unknown_urn=unknown_urn, on_error=print)
+    client.rpush(queue, b"poison")
+    assert consumer.poll(0) is Outcome.DEAD_LETTERED
+    assert keys_of(client, queue) == {**NOTHING, "dead": 1}
+
+
+def test_an_unknown_urn_is_retried_and_then_dead_lettered(
+    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str
+) -> None:
+    """The default, ``fail``: a deployment in progress gets its chances."""
+    errors: list[BaseException] = []
+    consumer = consumer_of(on_error=lambda error, *_: errors.append(error))
+    publisher.publish("urn:new", {})
+    assert [consumer.poll(0) for _ in range(3)] == [
+        Outcome.RETRIED,
+        Outcome.RETRIED,
+        Outcome.DEAD_LETTERED,
+    ]
+    assert all(isinstance(error, UnknownUrnError) for error in errors)
+    dead = json.loads(client.lindex(f"{queue}.dlq", 0))
+    assert dead["dead_letter"]["reason"] == "unknown_urn"
+    assert dead["dead_letter"]["attempts"] == dead["attempts"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "outcome", "left"),
+    [
+        ({"unknown_urn": "delete"}, Outcome.DROPPED, {}),
+        ({"unknown_urn": "release"}, Outcome.RELEASED, {"ready": 1}),
+        ({"unknown_urn": "dead_letter"}, Outcome.DEAD_LETTERED, {"dead": 1}),
+        ({"unknown_urn": "dead_letter", "dead_letter_queue": None}, Outcome.DROPPED, {}),
+        ({"max_tries": 1, "dead_letter_queue": None}, Outcome.DROPPED, {}),
+    ],
+)
+def test_an_unknown_urn_follows_its_strategy(
+    publisher: RedisPublisher,
+    consumer_of: Make,
+    client: redis.Redis,
+    queue: str,
+    options: dict[str, Any],
+    outcome: Outcome,
+    left: dict[str, int],
+) -> None:
+    """As configured; a released one is what it was, byte for byte."""
+    publisher.publish("urn:new", {"f": 1.0}, headers={"k": "v"})
+    before = client.lindex(queue, 0)
+    assert consumer_of(on_error=print, **options).poll(0) is outcome
+    assert keys_of(client, queue) == {**NOTHING, **left}
+    if outcome is Outcome.RELEASED:
+        assert client.lindex(queue, 0) == before
+
+
+def test_a_callable_takes_unknown_urns_and_they_are_acked(
+    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str
+) -> None:
+    """The Java transport's way; when it fails, it fails like a handler."""
+    seen: list[str] = []
+
+    def unknown(envelope: Envelope, raw: bytes) -> None:
+        seen.append(envelope.job)
+        if envelope.job == "urn:bad":
+            raise ValueError
+
+    consumer = consumer_of(on_unknown_urn=unknown, on_error=print)
+    publisher.publish("urn:new", {})
+    publisher.publish("urn:bad", {})
+    assert consumer.poll(0) is Outcome.ACKED
+    assert consumer.poll(0) is Outcome.RETRIED
+    assert seen == ["urn:new", "urn:bad"]
+    assert keys_of(client, queue) == {**NOTHING, "ready": 1}
+
+
+def test_a_left_failure_waits_for_the_sweep(
+    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str
+) -> None:
+    """``on_failure="leave"``, the Java transport's way: same bytes, attempts unchanged."""
+
+    def fail(_: Envelope) -> None:
+        raise ValueError
+
+    consumer = consumer_of({"urn:a": fail}, on_failure="leave", retry_after=0, on_error=print)
+    publisher.publish("urn:a", {})
+    before = client.lindex(queue, 0)
+    assert consumer.poll(0) is Outcome.LEFT
+    assert keys_of(client, queue) == {**NOTHING, "processing": 1, "deadlines": 1}
+    assert client.lindex(f"{queue}:processing", 0) == before
+    assert consumer.poll(0) is Outcome.LEFT  # a lease of 0 s is over at once
+
+
+def test_on_error_that_fails_itself_changes_nothing(
+    publisher: RedisPublisher, consumer_of: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged, and the message is settled."""
+
+    def fail(*_: object) -> None:
+        raise ValueError
+
+    consumer = consumer_of({"urn:a": fail}, on_error=fail)
+    publisher.publish("urn:a", {})
+    with caplog.at_level(logging.ERROR):
+        assert consumer.poll(0) is Outcome.RETRIED
+    assert "on_error failed" in caplog.text
+
+
+def test_without_on_error_a_failure_is_logged(
+    publisher: RedisPublisher,
+    consumer_of: Make,
+    client: redis.Redis,
+    queue: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With the queue and the id; with a traceback only where a handler has one."""
+
+    def fail(_: Envelope) -> None:
+        raise ValueError
+
+    consumer = consumer_of({"urn:a": fail})
+    message_id = publisher.publish("urn:a", {})
+    client.rpush(queue, b"poison with a secret")
+    with caplog.at_level(logging.WARNING):
+        consumer.poll(0)
+        consumer.poll(0)
+    failed, poison = caplog.records
+    assert message_id in failed.getMessage()
+    assert queue in failed.getMessage()
+    assert failed.exc_info
+    assert "poison" in poison.getMessage()
+    assert not poison.exc_info
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_an_exit_inside_a_handler_leaves_the_message_in_one_place(
+    publisher: RedisPublisher,
+    consumer_of: Make,
+    client: redis.Redis,
+    queue: str,
+    kind: type[BaseException],
+) -> None:
+    """An interruption gives it back unchanged; a handler that exits has failed."""
+
+    def leave(_: Envelope) -> None:
+        raise kind
+
+    consumer = consumer_of({"urn:a": leave}, on_error=print)
+    publisher.publish("urn:a", {})
+    with pytest.raises(kind):
+        consumer.poll(0)
+    assert keys_of(client, queue) == {**NOTHING, "ready": 1}
+    expected = 0 if kind is KeyboardInterrupt else 1
+    assert json.loads(client.lindex(queue, 0))["attempts"] == expected
+
+
+@pytest.mark.parametrize("suffix", ["", ":processing", ":processing:deadlines"])
+def test_a_key_of_the_wrong_type_is_an_error_and_loses_nothing(
+    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str, suffix: str
+) -> None:
+    """Nothing is half done, however often it is tried."""
+    if suffix:
+        publisher.publish("urn:a", {})
+    client.set(f"{queue}{suffix}", "a string")
+    consumer = consumer_of({"urn:a": print})
+    for _ in range(3):
+        with pytest.raises(CommandRefusedError, match=queue):
+            consumer.poll(0)
+    assert client.get(f"{queue}{suffix}") == b"a string"
+    client.delete(f"{queue}{suffix}")
+    assert consumer.poll(0) is (Outcome.ACKED if suffix else None)
+    assert keys_of(client, queue) == NOTHING
+
+
+def test_a_dead_letter_queue_of_the_wrong_type_keeps_the_message_reserved(
+    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str
+) -> None:
+    """It is not removed before its new place is written."""
+
+    def fail(_: Envelope) -> None:
+        raise ValueError
+
+    consumer = consumer_of({"urn:a": fail}, max_tries=1, retry_after=0, on_error=print)
+    publisher.publish("urn:a", {})
+    client.set(f"{queue}.dlq", "a string")
+    with pytest.raises(CommandRefusedError, match="WRONGTYPE"):
+        consumer.poll(0)
+    assert client.llen(f"{queue}:processing") == 1
+    assert client.zcard(f"{queue}:processing:deadlines") == 1
+    client.delete(f"{queue}.dlq")
+    assert consumer.poll(0) is Outcome.DEAD_LETTERED
+    assert keys_of(client, queue) == {**NOTHING, "dead": 1}

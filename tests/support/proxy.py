@@ -1,0 +1,72 @@
+"""A TCP proxy that can cut the link before a reply."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+
+class Proxy:
+    """Forwards to a Redis; counts what passes; cuts where it is told to."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._target = (parts.hostname or "127.0.0.1", parts.port or 6379)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._pattern: bytes | None = None
+        self._cuts = 0
+        self.seen: list[bytes] = []
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}{parts.path}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut_before_the_reply_to(self, pattern: bytes, times: int = 1) -> None:
+        """Let the next requests that hold ``pattern`` through, and close instead of replying."""
+        self._pattern, self._cuts = pattern, times
+
+    def requests_with(self, pattern: bytes) -> int:
+        """Count the requests that reached the server and hold ``pattern``."""
+        return sum(pattern in request for request in self.seen)
+
+    def close(self) -> None:
+        """Accept nobody any more."""
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                inner, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(inner,), daemon=True).start()
+
+    def _serve(self, inner: socket.socket) -> None:
+        with contextlib.suppress(OSError), inner, socket.create_connection(self._target) as outer:
+            threading.Thread(target=self._pump_back, args=(outer, inner), daemon=True).start()
+            while request := inner.recv(1 << 20):
+                self.seen.append(request)
+                if self._pattern is not None and self._pattern in request and self._cuts > 0:
+                    self._cuts -= 1
+                    inner.shutdown(socket.SHUT_RDWR)
+                    outer.sendall(request)
+                    # The server has run the command once it closes its side after ours.
+                    outer.shutdown(socket.SHUT_WR)
+                    while outer.recv(1 << 20):
+                        pass
+                    return
+                outer.sendall(request)
+
+    def _pump_back(self, outer: socket.socket, inner: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while reply := outer.recv(1 << 20):
+                inner.sendall(reply)
+
+
+@contextlib.contextmanager
+def proxy_to(url: str) -> Iterator[Proxy]:
+    """Run a proxy for as long as the block lasts."""
+    proxy = Proxy(url)
+    try:
+        yield proxy
+    finally:
+        proxy.close()
