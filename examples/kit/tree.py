@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kit.otlp import Span
 from rich.text import Text
 from rich.tree import Tree
+
+from kit.otlp import Span
 
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
 

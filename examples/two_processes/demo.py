@@ -14,10 +14,11 @@ import uuid
 from pathlib import Path
 
 import redis
+from rich.console import Console
+
 from kit.otlp import Receiver, Span, environment, receiver
 from kit.redis_server import redis_url
 from kit.tree import trace_trees
-from rich.console import Console
 
 HERE = Path(__file__).parent
 SCOPE = "opentelemetry.instrumentation.babelqueue"

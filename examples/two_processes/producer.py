@@ -3,6 +3,7 @@
 import os
 
 import redis
+
 from babelqueue_redis import RedisPublisher
 
 client = redis.Redis.from_url(os.environ["BABELQUEUE_REDIS_URL"])

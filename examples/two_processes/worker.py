@@ -3,6 +3,7 @@
 import os
 
 import redis
+
 from babelqueue_redis import Envelope, RedisConsumer, RedisPublisher
 
 client = redis.Redis.from_url(os.environ["BABELQUEUE_REDIS_URL"])

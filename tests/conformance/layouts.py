@@ -8,20 +8,22 @@ import uuid
 from typing import Any
 
 import redis
+
 from babelqueue_redis import entropy
 from babelqueue_redis.core.settlement import ACK, Settlement
 from babelqueue_redis.dead_letter import poison_record
-from babelqueue_redis.envelope import PoisonError, verdict
+from babelqueue_redis.envelope import verdict
+from babelqueue_redis.errors import PoisonError
 from babelqueue_redis.layouts import LegacyLayout
 from babelqueue_redis.sync.driver import Driver
 from babelqueue_redis.values import Outcome, Reservation
-
+from tests.support.redis_types import Client
 from tests.support.server import shared_url
 
 INFINITE = {"+inf": math.inf}
 
 
-def connect() -> redis.Redis:
+def connect() -> Client:
     """Return a client of the Redis under test."""
     return redis.Redis.from_url(shared_url())
 
@@ -36,7 +38,9 @@ def round_trip(body: bytes) -> tuple[bytes, bytes]:
     stored = client.lindex(queue, 0)
     taken = driver.run(layout.reserve(entropy.new_token()))
     assert taken is not None
-    driver.send(layout.settle(taken, ACK))
+    acked = layout.settle(taken, ACK)
+    assert acked is not None
+    assert driver.send(acked)
     assert not client.keys(f"{queue}*")
     return stored, taken.body
 
@@ -144,7 +148,9 @@ class LegacyPlayer:
 
     def compare_deadlines(self, expected: dict[str, Any]) -> None:
         """Compare the deadlines, with any token where the case says so."""
-        found = [(m.decode(), s) for m, s in self.client.zrange(self.deadlines, 0, -1, withscores=True)]
+        found = [
+            (m.decode(), s) for m, s in self.client.zrange(self.deadlines, 0, -1, withscores=True)
+        ]
         assert len(found) == len(expected["deadlines"])
         tokens = set()
         for entry in expected["deadlines"]:
@@ -153,7 +159,8 @@ class LegacyPlayer:
             pattern = re.escape(entry.get("member") or f":{entry['raw']}")
             pattern = pattern if "member" in entry else f"{token}{pattern}"
             match = next(
-                (each for each in found if re.fullmatch(pattern, each[0]) and each[1] == score), None
+                (each for each in found if re.fullmatch(pattern, each[0]) and each[1] == score),
+                None,
             )
             assert match is not None, f"no member {entry} in {found}"
             found.remove(match)

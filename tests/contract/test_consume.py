@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import redis
+
 from babelqueue_redis import (
     CommandRefusedError,
     Envelope,
@@ -16,6 +16,7 @@ from babelqueue_redis import (
     RedisPublisher,
     UnknownUrnError,
 )
+from tests.support.redis_types import Client
 
 Make = Callable[..., RedisConsumer]
 
@@ -25,7 +26,7 @@ def body(**members: Any) -> bytes:
     return json.dumps({"job": "urn:a", "attempts": 0, **members}, separators=(",", ":")).encode()
 
 
-def keys_of(client: redis.Redis, queue: str) -> dict[str, int]:
+def keys_of(client: Client, queue: str) -> dict[str, int]:
     """Count what is where."""
     return {
         "ready": client.llen(queue),
@@ -39,7 +40,7 @@ NOTHING = {"ready": 0, "processing": 0, "deadlines": 0, "dead": 0}
 
 
 def test_a_message_reaches_its_handler_once_and_is_gone(
-    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str
+    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
 ) -> None:
     """With the envelope, its bytes and its headers."""
     seen: list[tuple[Any, ...]] = []
@@ -84,7 +85,7 @@ def test_a_bare_message_has_headers_that_are_empty(
 
 
 def test_a_failing_handler_runs_max_tries_times_and_then_the_message_is_dead(
-    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str
+    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
 ) -> None:
     """With attempts 0, 1, 2 as the handler sees them, the headers kept, all else untouched."""
     seen: list[int] = []
@@ -93,7 +94,7 @@ def test_a_failing_handler_runs_max_tries_times_and_then_the_message_is_dead(
     def fail(envelope: Envelope, raw: bytes, headers: dict[str, str]) -> None:
         assert headers == {"k": "v"}
         seen.append(envelope.attempts)
-        raise ValueError("boom")  # noqa: EM101, TRY003 - short
+        raise ValueError("boom")  # noqa: EM101 - short
 
     consumer = consumer_of({"urn:a": fail}, on_error=lambda *args: errors.append(args))
     message_id = publisher.publish("urn:a", {"f": 1.0}, headers={"k": "v"})
@@ -113,7 +114,7 @@ def test_a_failing_handler_runs_max_tries_times_and_then_the_message_is_dead(
 
 
 def test_a_retry_goes_to_the_end_of_the_queue(
-    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str
+    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
 ) -> None:
     """A bad message does not hold up the good ones."""
     seen: list[int] = []
@@ -155,7 +156,7 @@ HOSTILE: dict[str, bytes] = {
 
 @pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE.keys())
 def test_poison_goes_to_the_dead_letter_queue_and_the_next_message_is_handled(
-    consumer_of: Make, client: redis.Redis, queue: str, hostile: bytes
+    consumer_of: Make, client: Client, queue: str, hostile: bytes
 ) -> None:
     """At once, with its bytes, never to a handler: what came in is what is there."""
     handled: list[Envelope] = []
@@ -185,7 +186,7 @@ def test_poison_goes_to_the_dead_letter_queue_and_the_next_message_is_handled(
     ],
 )
 def test_poison_in_a_frame_keeps_its_headers(
-    consumer_of: Make, client: redis.Redis, queue: str, stored: bytes
+    consumer_of: Make, client: Client, queue: str, stored: bytes
 ) -> None:
     """The record is built from the body, and framed again."""
     consumer = consumer_of({"urn:a": print}, on_error=print)
@@ -198,7 +199,7 @@ def test_poison_in_a_frame_keeps_its_headers(
 
 @pytest.mark.parametrize("unknown_urn", ["fail", "delete", "release", "dead_letter"])
 def test_poison_is_dead_lettered_in_every_configuration(
-    consumer_of: Make, client: redis.Redis, queue: str, unknown_urn: str
+    consumer_of: Make, client: Client, queue: str, unknown_urn: str
 ) -> None:
     """Even without a dead-letter queue: then the default name takes it."""
     consumer = consumer_of(dead_letter_queue=None, unknown_urn=unknown_urn, on_error=print)
@@ -208,7 +209,7 @@ def test_poison_is_dead_lettered_in_every_configuration(
 
 
 def test_an_unknown_urn_is_retried_and_then_dead_lettered(
-    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str
+    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
 ) -> None:
     """The default, ``fail``: a deployment in progress gets its chances."""
     errors: list[BaseException] = []
@@ -238,7 +239,7 @@ def test_an_unknown_urn_is_retried_and_then_dead_lettered(
 def test_an_unknown_urn_follows_its_strategy(
     publisher: RedisPublisher,
     consumer_of: Make,
-    client: redis.Redis,
+    client: Client,
     queue: str,
     options: dict[str, Any],
     outcome: Outcome,
@@ -254,7 +255,7 @@ def test_an_unknown_urn_follows_its_strategy(
 
 
 def test_a_callable_takes_unknown_urns_and_they_are_acked(
-    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str
+    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
 ) -> None:
     """The Java transport's way; when it fails, it fails like a handler."""
     seen: list[str] = []
@@ -274,7 +275,7 @@ def test_a_callable_takes_unknown_urns_and_they_are_acked(
 
 
 def test_a_left_failure_waits_for_the_sweep(
-    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str
+    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
 ) -> None:
     """``on_failure="leave"``, the Java transport's way: same bytes, attempts unchanged."""
 
@@ -308,7 +309,7 @@ def test_on_error_that_fails_itself_changes_nothing(
 def test_without_on_error_a_failure_is_logged(
     publisher: RedisPublisher,
     consumer_of: Make,
-    client: redis.Redis,
+    client: Client,
     queue: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -336,7 +337,7 @@ def test_without_on_error_a_failure_is_logged(
 def test_an_exit_inside_a_handler_leaves_the_message_in_one_place(
     publisher: RedisPublisher,
     consumer_of: Make,
-    client: redis.Redis,
+    client: Client,
     queue: str,
     kind: type[BaseException],
 ) -> None:
@@ -356,7 +357,7 @@ def test_an_exit_inside_a_handler_leaves_the_message_in_one_place(
 
 @pytest.mark.parametrize("suffix", ["", ":processing", ":processing:deadlines"])
 def test_a_key_of_the_wrong_type_is_an_error_and_loses_nothing(
-    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str, suffix: str
+    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str, suffix: str
 ) -> None:
     """Nothing is half done, however often it is tried."""
     if suffix:
@@ -373,7 +374,7 @@ def test_a_key_of_the_wrong_type_is_an_error_and_loses_nothing(
 
 
 def test_a_dead_letter_queue_of_the_wrong_type_keeps_the_message_reserved(
-    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str
+    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
 ) -> None:
     """It is not removed before its new place is written."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import redis
+
 from babelqueue_redis import (
     BabelQueueError,
     ConfigurationError,
@@ -16,10 +17,11 @@ from babelqueue_redis import (
     RedisPublisher,
 )
 from babelqueue_redis.envelope import accepts
+from tests.support.redis_types import Client
 
 
 def test_a_publish_stores_the_bare_envelope(
-    publisher: RedisPublisher, client: redis.Redis, queue: str
+    publisher: RedisPublisher, client: Client, queue: str
 ) -> None:
     """The element in the list is what the contract names, and the id is its ``meta.id``."""
     message_id = publisher.publish("urn:a", {"n": 1.0})
@@ -35,7 +37,7 @@ def test_a_publish_stores_the_bare_envelope(
 
 
 def test_headers_are_framed_and_meta_is_added(
-    publisher: RedisPublisher, client: redis.Redis, queue: str
+    publisher: RedisPublisher, client: Client, queue: str
 ) -> None:
     """Beside the envelope, and inside it."""
     publisher.publish(
@@ -55,7 +57,7 @@ def test_headers_are_framed_and_meta_is_added(
     assert document["meta"]["ext"] == {"acme": {"tier": "gold"}}
 
 
-def test_a_batch_is_stored_in_order_in_one_command(private_client: redis.Redis) -> None:
+def test_a_batch_is_stored_in_order_in_one_command(private_client: Client) -> None:
     """All of them or none."""
     client, queue = private_client, "orders"
     publisher = RedisPublisher(client, queue)
@@ -68,7 +70,7 @@ def test_a_batch_is_stored_in_order_in_one_command(private_client: redis.Redis) 
 
 
 def test_a_batch_shares_headers_and_chain(
-    publisher: RedisPublisher, client: redis.Redis, queue: str
+    publisher: RedisPublisher, client: Client, queue: str
 ) -> None:
     """Where they are given."""
     publisher.publish_many([("urn:a", {}), ("urn:b", {})], headers={"k": "v"}, trace_id="chain")
@@ -77,7 +79,7 @@ def test_a_batch_shares_headers_and_chain(
     assert {json.loads(frame["body"])["trace_id"] for frame in frames} == {"chain"}
 
 
-def test_an_empty_batch_sends_nothing(private_client: redis.Redis) -> None:
+def test_an_empty_batch_sends_nothing(private_client: Client) -> None:
     """There is nothing to store."""
     assert RedisPublisher(private_client, "orders").publish_many([]) == []
     assert "cmdstat_rpush" not in private_client.info("commandstats")
@@ -104,7 +106,7 @@ BAD: list[tuple[type[Exception], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("kind", "bad"), BAD, ids=str)
 def test_bad_input_is_a_clear_error_and_nothing_is_written(
-    publisher: RedisPublisher, client: redis.Redis, queue: str, kind: type[Exception], bad: Any
+    publisher: RedisPublisher, client: Client, queue: str, kind: type[Exception], bad: Any
 ) -> None:
     """At the call."""
     with pytest.raises(kind) as caught:
@@ -114,7 +116,7 @@ def test_bad_input_is_a_clear_error_and_nothing_is_written(
 
 
 def test_one_bad_message_keeps_a_batch_out(
-    publisher: RedisPublisher, client: redis.Redis, queue: str
+    publisher: RedisPublisher, client: Client, queue: str
 ) -> None:
     """All of them or none."""
     with pytest.raises(EnvelopeError):
@@ -145,7 +147,7 @@ def test_an_unknown_option_is_an_error() -> None:
         RedisPublisher(redis.Redis(), "orders", layout="list")
 
 
-def test_a_url_is_as_good_as_a_client(redis_url: str, client: redis.Redis, queue: str) -> None:
+def test_a_url_is_as_good_as_a_client(redis_url: str, client: Client, queue: str) -> None:
     """With redis-py's own options in it."""
     with RedisPublisher(f"{redis_url}?socket_timeout=5", queue) as publisher:
         publisher.publish("urn:a", {})
@@ -153,7 +155,7 @@ def test_a_url_is_as_good_as_a_client(redis_url: str, client: redis.Redis, queue
 
 
 def test_a_key_of_the_wrong_type_is_an_error_that_names_the_message(
-    publisher: RedisPublisher, client: redis.Redis, queue: str
+    publisher: RedisPublisher, client: Client, queue: str
 ) -> None:
     """And the message is not stored."""
     client.set(queue, "a string")

@@ -8,11 +8,13 @@ from collections.abc import Callable
 
 import pytest
 import redis
+
 from babelqueue_redis import Outcome, RedisConsumer, RedisPublisher, entropy
 from babelqueue_redis.core.settlement import ACK, GIVE_BACK, Settlement
 from babelqueue_redis.layouts import LegacyLayout
 from babelqueue_redis.sync.driver import Driver
 from babelqueue_redis.values import Reservation
+from tests.support.redis_types import Client
 
 Make = Callable[..., RedisConsumer]
 BODY = b'{"job": "urn:a",  "attempts": 2, "data": {"f": 1.0}}'
@@ -33,9 +35,7 @@ def send(driver: Driver, layout: LegacyLayout, taken: Reservation, end: Settleme
     return driver.send(command)
 
 
-def test_an_expired_reservation_comes_back_byte_for_byte(
-    client: redis.Redis, queue: str
-) -> None:
+def test_an_expired_reservation_comes_back_byte_for_byte(client: Client, queue: str) -> None:
     """At the end of the queue, attempts unchanged: a recovery is no attempt here."""
     driver, layout = Driver(client), LegacyLayout(queue, 90)
     client.rpush(queue, BODY)
@@ -47,7 +47,7 @@ def test_an_expired_reservation_comes_back_byte_for_byte(
     assert client.llen(f"{queue}:processing") == client.zcard(f"{queue}:processing:deadlines") == 0
 
 
-def test_the_deadline_is_the_servers_time_plus_the_lease(client: redis.Redis, queue: str) -> None:
+def test_the_deadline_is_the_servers_time_plus_the_lease(client: Client, queue: str) -> None:
     """Whatever the worker's own clock says."""
     driver, layout = Driver(client), LegacyLayout(queue, 90)
     client.rpush(queue, BODY)
@@ -60,7 +60,7 @@ def test_the_deadline_is_the_servers_time_plus_the_lease(client: redis.Redis, qu
     assert score == int(score)
 
 
-def test_without_a_lease_a_reservation_stays_for_ever(client: redis.Redis, queue: str) -> None:
+def test_without_a_lease_a_reservation_stays_for_ever(client: Client, queue: str) -> None:
     """And foreign ones that expired are still swept."""
     driver, layout = Driver(client), LegacyLayout(queue, None)
     client.rpush(queue, BODY)
@@ -74,11 +74,15 @@ def test_without_a_lease_a_reservation_stays_for_ever(client: redis.Redis, queue
 
 
 @pytest.mark.parametrize(
-    "end", [ACK, GIVE_BACK, Settlement(Outcome.RETRIED, b"{}"), Settlement(Outcome.DEAD_LETTERED, b"{}", "x")]
+    "end",
+    [
+        ACK,
+        GIVE_BACK,
+        Settlement(Outcome.RETRIED, b"{}"),
+        Settlement(Outcome.DEAD_LETTERED, b"{}", "x"),
+    ],
 )
-def test_a_late_settlement_touches_nothing(
-    client: redis.Redis, queue: str, end: Settlement
-) -> None:
+def test_a_late_settlement_touches_nothing(client: Client, queue: str, end: Settlement) -> None:
     """The message is somebody else's by then."""
     driver, layout = Driver(client), LegacyLayout(queue, 10)
     if end.dead_letter_queue:
@@ -96,13 +100,18 @@ def test_a_late_settlement_touches_nothing(
 
 
 def test_a_late_ack_is_reported(
-    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str,
+    publisher: RedisPublisher,
+    consumer_of: Make,
+    client: Client,
+    queue: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """By the outcome and by one warning that says what to do."""
 
     def steal(_: object) -> None:
-        client.zrem(f"{queue}:processing:deadlines", *client.zrange(f"{queue}:processing:deadlines", 0, -1))
+        client.zrem(
+            f"{queue}:processing:deadlines", *client.zrange(f"{queue}:processing:deadlines", 0, -1)
+        )
 
     consumer = consumer_of({"urn:a": steal})
     publisher.publish("urn:a", {})
@@ -113,7 +122,7 @@ def test_a_late_ack_is_reported(
     assert queue in record.getMessage()
 
 
-def test_copies_are_settled_one_by_one(client: redis.Redis, queue: str) -> None:
+def test_copies_are_settled_one_by_one(client: Client, queue: str) -> None:
     """Equal bytes are two messages: each ack takes one, and claims success for one."""
     driver, layout = Driver(client), LegacyLayout(queue, 90)
     client.rpush(queue, BODY, BODY)
@@ -126,7 +135,7 @@ def test_copies_are_settled_one_by_one(client: redis.Redis, queue: str) -> None:
     assert client.llen(f"{queue}:processing") == 0
 
 
-def test_an_empty_element_can_be_recovered(client: redis.Redis, queue: str) -> None:
+def test_an_empty_element_can_be_recovered(client: Client, queue: str) -> None:
     """Its deadline's member ends with the colon."""
     driver, layout = Driver(client), LegacyLayout(queue, 10)
     client.rpush(queue, b"")
@@ -136,7 +145,7 @@ def test_an_empty_element_can_be_recovered(client: redis.Redis, queue: str) -> N
 
 
 def test_malformed_and_orphan_members_are_removed_and_nothing_is_invented(
-    client: redis.Redis, queue: str
+    client: Client, queue: str
 ) -> None:
     """Only what stands in the processing list comes back."""
     driver, layout = Driver(client), LegacyLayout(queue, 10)
@@ -150,7 +159,7 @@ def test_malformed_and_orphan_members_are_removed_and_nothing_is_invented(
     client.delete(f"{queue}:processing")
 
 
-def test_a_batch_size_bounds_one_sweep(client: redis.Redis, queue: str) -> None:
+def test_a_batch_size_bounds_one_sweep(client: Client, queue: str) -> None:
     """Across its chunks."""
     driver = Driver(client)
     fill(client, queue, 1300)
@@ -160,11 +169,9 @@ def test_a_batch_size_bounds_one_sweep(client: redis.Redis, queue: str) -> None:
     assert driver.run(LegacyLayout(queue, 10).sweep(NOW)) == 93
 
 
-def fill(client: redis.Redis, queue: str, count: int, *, sortable: bool = True) -> list[bytes]:
+def fill(client: Client, queue: str, count: int, *, sortable: bool = True) -> list[bytes]:
     """Put expired reservations of one second into the processing list, oldest first."""
-    tokens = [
-        entropy.new_token(i) if sortable else uuid.uuid4().hex for i in range(count)
-    ]
+    tokens = [entropy.new_token(i) if sortable else uuid.uuid4().hex for i in range(count)]
     elements = [f"element {i}".encode() for i in range(count)]
     with client.pipeline(transaction=False) as pipe:
         pipe.rpush(f"{queue}:processing", *elements)
@@ -177,7 +184,7 @@ def fill(client: redis.Redis, queue: str, count: int, *, sortable: bool = True) 
 
 
 def test_20_000_expired_reservations_come_back_in_order_none_twice(
-    private_client: redis.Redis,
+    private_client: Client,
 ) -> None:
     """One sweep moves all, in calls that look at 500 members each."""
     client, queue = private_client, "orders"
@@ -194,7 +201,7 @@ def test_20_000_expired_reservations_come_back_in_order_none_twice(
 
 
 def test_random_tokens_of_other_makers_end_a_call_after_ten_scans(
-    private_client: redis.Redis,
+    private_client: Client,
 ) -> None:
     """So that no call blocks the server for long; all come back all the same."""
     client, queue = private_client, "orders"
@@ -211,9 +218,7 @@ def test_random_tokens_of_other_makers_end_a_call_after_ten_scans(
     assert sorted(client.lrange(queue, 0, -1)) == sorted(elements)
 
 
-def test_reserving_sweeps_first_and_goes_on_after_a_long_sweep(
-    client: redis.Redis, queue: str
-) -> None:
+def test_reserving_sweeps_first_and_goes_on_after_a_long_sweep(client: Client, queue: str) -> None:
     """The oldest expired one is taken, even when the queue was empty."""
     driver, layout = Driver(client), LegacyLayout(queue, 10)
     elements = fill(client, queue, 1200)
@@ -223,7 +228,7 @@ def test_reserving_sweeps_first_and_goes_on_after_a_long_sweep(
     assert client.lrange(f"{queue}:processing", 0, -1) == [elements[0]]
 
 
-def test_reserving_finds_what_a_later_chunk_brought_back(client: redis.Redis, queue: str) -> None:
+def test_reserving_finds_what_a_later_chunk_brought_back(client: Client, queue: str) -> None:
     """When the first chunk held nothing but orphans."""
     driver, layout = Driver(client), LegacyLayout(queue, 10)
     deadlines = f"{queue}:processing:deadlines"
@@ -234,7 +239,7 @@ def test_reserving_finds_what_a_later_chunk_brought_back(client: redis.Redis, qu
 
 
 def test_an_idle_consumer_is_woken_by_a_message(
-    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str
+    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
 ) -> None:
     """It blocks on the queue and takes nothing while it waits."""
     import threading  # noqa: PLC0415 - for this test
@@ -286,7 +291,7 @@ def test_a_denied_blocking_command_is_replaced_by_short_sleeps(
 
 
 def test_the_pull_api_hands_out_and_settles(
-    publisher: RedisPublisher, consumer_of: Make, client: redis.Redis, queue: str
+    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
 ) -> None:
     """``reserve`` and ``handle`` are ``poll`` in two steps."""
     consumer = consumer_of({"urn:a": lambda envelope: None})

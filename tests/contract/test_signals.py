@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
@@ -9,9 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-import redis
-from babelqueue_redis import Envelope, Outcome, RedisConsumer, RedisPublisher
 
+from babelqueue_redis import Envelope, Outcome, RedisConsumer, RedisPublisher
+from tests.support.redis_types import Client
 from tests.support.waiting import eventually
 
 WORKER = """
@@ -78,7 +79,7 @@ def worker(redis_url: str, queue: str) -> Iterator[Callable[[float, str], Child]
 def test_the_first_signal_lets_the_handler_finish(
     worker: Callable[[float, str], Child],
     publisher: RedisPublisher,
-    client: redis.Redis,
+    client: Client,
     queue: str,
     number: int,
 ) -> None:
@@ -97,7 +98,7 @@ def test_the_first_signal_lets_the_handler_finish(
 def test_a_handler_that_takes_too_long_is_interrupted_and_its_message_given_back(
     worker: Callable[[float, str], Child],
     publisher: RedisPublisher,
-    client: redis.Redis,
+    client: Client,
     queue: str,
     handling: str,
 ) -> None:
@@ -115,7 +116,7 @@ def test_a_handler_that_takes_too_long_is_interrupted_and_its_message_given_back
 def test_a_second_signal_ends_at_once(
     worker: Callable[[float, str], Child],
     publisher: RedisPublisher,
-    client: redis.Redis,
+    client: Client,
     queue: str,
 ) -> None:
     """The message is given back, too."""
@@ -131,7 +132,7 @@ def test_a_second_signal_ends_at_once(
 
 
 def test_an_idle_worker_ends_on_a_signal(
-    worker: Callable[[float, str], Child], client: redis.Redis
+    worker: Callable[[float, str], Child], client: Client
 ) -> None:
     """Within a slice of its wait."""
     blocked = client.info("clients")["blocked_clients"]
@@ -144,7 +145,7 @@ def test_an_idle_worker_ends_on_a_signal(
 def test_a_killed_workers_message_is_delivered_again(
     worker: Callable[[float, str], Child],
     publisher: RedisPublisher,
-    client: redis.Redis,
+    client: Client,
     queue: str,
 ) -> None:
     """``kill -9`` in a handler: it stays reserved until the lease is over, then comes once."""
@@ -163,7 +164,7 @@ def test_a_killed_workers_message_is_delivered_again(
     assert consumer.poll(0) is None
 
 
-def test_handlers_of_signals_are_restored(client: redis.Redis, queue: str) -> None:
+def test_handlers_of_signals_are_restored(client: Client, queue: str) -> None:
     """``run()`` borrows them."""
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     assert RedisConsumer(client, queue).run(lambda: False) == 0
@@ -171,7 +172,7 @@ def test_handlers_of_signals_are_restored(client: redis.Redis, queue: str) -> No
 
 
 def test_stop_ends_a_run_in_another_thread(
-    client: redis.Redis, publisher: RedisPublisher, queue: str
+    client: Client, publisher: RedisPublisher, queue: str
 ) -> None:
     """Where no signal handler can be installed."""
     consumer = RedisConsumer(client, queue, {"urn:a": lambda envelope: consumer.stop()})
@@ -185,7 +186,7 @@ def test_stop_ends_a_run_in_another_thread(
 
 
 def test_a_stop_before_the_run_ends_it_and_only_it(
-    client: redis.Redis, publisher: RedisPublisher, queue: str
+    client: Client, publisher: RedisPublisher, queue: str
 ) -> None:
     """A request is not forgotten, and not kept for ever."""
     consumer = RedisConsumer(client, queue, {"urn:a": lambda envelope: consumer.stop()})
@@ -228,12 +229,14 @@ def test_run_goes_on_when_redis_is_back(
 
 
 def test_a_released_unknown_urn_is_not_taken_again_at_once(
-    client: redis.Redis, publisher: RedisPublisher, queue: str
+    client: Client, publisher: RedisPublisher, queue: str
 ) -> None:
     """The loop waits at least 100 ms; it must not spin."""
-    consumer = RedisConsumer(client, queue, unknown_urn="release", on_error=lambda *_: taken.append(time.monotonic()))
+    consumer = RedisConsumer(
+        client, queue, unknown_urn="release", on_error=lambda *_: taken.append(time.monotonic())
+    )
     taken: list[float] = []
     publisher.publish("urn:new", {})
     consumer.run(lambda: len(taken) < 4)
-    pauses = [b - a for a, b in zip(taken, taken[1:], strict=False)]
+    pauses = [b - a for a, b in itertools.pairwise(taken)]
     assert min(pauses) >= 0.1

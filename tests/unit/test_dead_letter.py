@@ -5,9 +5,10 @@ import json
 from typing import Any
 
 import pytest
-from babelqueue_redis.dead_letter import block, poison_record, record
 from hypothesis import given
 from hypothesis import strategies as st
+
+from babelqueue_redis.dead_letter import block, poison_record, record
 
 BLOCK: dict[str, Any] = block(
     "failed",
@@ -72,9 +73,7 @@ def test_no_byte_of_poison_is_lost(body: bytes) -> None:
 @pytest.mark.parametrize("error", ["x" * 5000, "\ud800 lone", None])
 def test_an_exceptions_message_is_made_fit_to_store(error: str | None) -> None:
     """Shortened to 2 000 characters, and encodable."""
-    made = block(
-        "failed", error=error, exception=None, failed_at=0, original_queue="q", attempts=1
-    )
+    made = block("failed", error=error, exception=None, failed_at=0, original_queue="q", attempts=1)
     text = record(b'{"job":"urn:a"}', made)
     stored = json.loads(text)["dead_letter"]["error"]
     assert stored is None if error is None else len(stored) <= 2000

@@ -5,6 +5,7 @@ import time
 import uuid
 
 import pytest
+
 from babelqueue_redis import entropy
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import decimal
 import json
 import logging
@@ -9,6 +9,9 @@ import uuid
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from babelqueue_redis import EnvelopeError, PoisonError
 from babelqueue_redis.envelope import (
     INT64_MAX,
@@ -21,8 +24,6 @@ from babelqueue_redis.envelope import (
     verdict,
     with_attempts,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 FIELDS: dict[str, Any] = {
     "queue": "orders",
@@ -231,7 +232,7 @@ def test_null_in_data_is_no_nan() -> None:
 
 def test_common_values_take_their_text_form() -> None:
     """As msgspec writes them."""
-    moment = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)
+    moment = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.timezone.utc)
     data = {"at": moment, "id": uuid.UUID(int=1), "sum": decimal.Decimal("1.10")}
     assert decode(encode(make("urn:a", data, **FIELDS))).data == {
         "at": "2026-01-02T03:04:05Z",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+
 from babelqueue_redis import hooks
 from babelqueue_redis.hooks import Hook
 from babelqueue_redis.values import Place, Publication
@@ -119,10 +120,10 @@ def test_a_hook_is_registered_once_and_taken_out_again() -> None:
     hook = Hook()
     hooks.register(hook)
     hooks.register(hook)
-    assert hooks._registered == (hook,)
+    assert list(hooks._registered) == [hook]
     hooks.unregister(hook)
     hooks.unregister(hook)
-    assert hooks._registered == ()
+    assert list(hooks._registered) == []
 
 
 def test_the_base_class_does_nothing() -> None:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import babelqueue_redis.lua
 import pytest
+
+import babelqueue_redis.lua
 
 FILES = sorted(Path(babelqueue_redis.lua.__file__).parent.glob("*.lua"))
 
@@ -30,7 +31,9 @@ def test_a_script_header_names_what_the_body_uses(path: Path) -> None:
 def test_a_script_is_short_and_builds_no_keys(path: Path) -> None:
     """At most 40 lines of code; every key of a command is a KEYS slot."""
     _, code = split(path)
-    lines = [line for line in code.splitlines() if line.strip() and not line.strip().startswith("--")]
+    lines = [
+        line for line in code.splitlines() if line.strip() and not line.strip().startswith("--")
+    ]
     assert len(lines) <= 40
     for call in re.findall(r"redis\.call\(\s*'(\w+)'\s*(?:,\s*([^,)]+))?", code):
         command, key = call

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+
 from babelqueue_redis import Envelope, EnvelopeError
 from babelqueue_redis.core.routing import Routes, resolve
 

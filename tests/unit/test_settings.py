@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+
 from babelqueue_redis import ConfigurationError
 from babelqueue_redis.settings import (
     RESERVED_SUFFIXES,

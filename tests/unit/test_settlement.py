@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+
 from babelqueue_redis import Outcome, PoisonError, UnknownUrnError
 from babelqueue_redis.core.routing import Routes, deliver
 from babelqueue_redis.core.settlement import Settlement, failure

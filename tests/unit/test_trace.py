@@ -5,15 +5,16 @@ import subprocess
 import sys
 import uuid
 
-import babelqueue_carrier
 import pytest
-from babelqueue_carrier import HeaderError, extract, inject, trace_id_of, uuid_of
-from babelqueue_carrier.trace import parent_span_id_of, root_decision, span_context_of
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry import baggage, context, trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, TraceIdRatioBased
+
+import babelqueue_carrier
+from babelqueue_carrier import HeaderError, extract, inject, trace_id_of, uuid_of
+from babelqueue_carrier.trace import parent_span_id_of, root_decision, span_context_of
+from opentelemetry import baggage, context, trace
 
 UUID = "7b3f9c2a-e41d-4f88-9b2a-1c0d5e6f7a8b"
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -21,7 +22,9 @@ TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 def test_inject_adds_the_current_context_to_a_copy() -> None:
     """The headers given stay what they were."""
-    span = trace.NonRecordingSpan(trace.SpanContext(1, 2, is_remote=False, trace_flags=trace.TraceFlags(1)))
+    span = trace.NonRecordingSpan(
+        trace.SpanContext(1, 2, is_remote=False, trace_flags=trace.TraceFlags(1))
+    )
     given_headers = {"tenant": "a"}
     with trace.use_span(span):
         headers = inject(given_headers)
@@ -150,4 +153,4 @@ def test_importing_the_packages_does_not_load_the_tracing_part() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     """The lazy names do not swallow typing mistakes."""
     with pytest.raises(AttributeError, match="injekt"):
-        _ = babelqueue_carrier.injekt  # type: ignore[attr-defined]
+        _ = babelqueue_carrier.injekt

@@ -41,7 +41,9 @@ def clean(headers: Headers | None) -> dict[str, str]:
         msg = f"headers must be a mapping of str to str, not {type(headers).__name__}"
         raise HeaderError(msg)
     return {
-        _checked(name, f"the header name {name!r}"): _checked(value, f"the value of header {name!r}")
+        _checked(name, f"the header name {name!r}"): _checked(
+            value, f"the value of header {name!r}"
+        )
         for name, value in headers.items()
         if name != "" and value != ""
     }

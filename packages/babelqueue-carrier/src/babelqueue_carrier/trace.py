@@ -15,11 +15,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from opentelemetry import propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from babelqueue_carrier.headers import ASCII_WHITESPACE, Headers, clean
+from opentelemetry import propagate, trace
 
 _HEX_32 = re.compile(r"[0-9a-fA-F]{32}", re.ASCII)
 

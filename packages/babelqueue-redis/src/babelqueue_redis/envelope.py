@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from babelqueue_carrier.headers import ASCII_WHITESPACE
 from msgspec import UNSET, Raw
 
+from babelqueue_carrier.headers import ASCII_WHITESPACE
 from babelqueue_redis.errors import EnvelopeError, PoisonError
 
 SCHEMA_VERSION = 1
@@ -189,7 +189,7 @@ def checked_urn(urn: str) -> str:
     """
     trimmed = urn.strip(ASCII_WHITESPACE) if isinstance(urn, str) else ""
     if not trimmed:
-        msg = f"a message needs a URN that names its kind, such as 'urn:acme:orders:created'; got {urn!r}"
+        msg = f"a message needs a URN, for example urn:acme:orders:created; got {urn!r}"
         raise EnvelopeError(msg)
     return trimmed
 
@@ -233,7 +233,9 @@ def verdict(body: bytes) -> Envelope | PoisonError:
         job,
         wire.trace_id or "",
         wire.data or {},
-        Meta(meta.id or "", meta.queue or "", meta.lang or "", SCHEMA_VERSION, meta.created_at or 0),
+        Meta(
+            meta.id or "", meta.queue or "", meta.lang or "", SCHEMA_VERSION, meta.created_at or 0
+        ),
         wire.attempts or 0,
     )
 
@@ -285,12 +287,12 @@ def members(body: bytes) -> dict[str, Any]:
 
 
 def strict_object(body: bytes) -> dict[str, Raw] | PoisonError:
-    """Return the top-level members of one JSON object in valid UTF-8, or why ``body`` is not one."""
+    """Return the members of one JSON object in valid UTF-8, or why ``body`` is not one."""
     return _read(_MEMBERS, body)
 
 
 def with_attempts(body: bytes, attempts: int, **extra: Any) -> bytes:  # noqa: ANN401 - JSON
-    """Return ``body`` with ``attempts`` replaced and ``extra`` members added; nothing else moves."""
+    """Return ``body`` with ``attempts`` replaced and ``extra`` members added."""
     return encode({**members(body), "attempts": attempts, **extra})
 
 

@@ -134,7 +134,7 @@ class _Entered(Generic[T]):
         for manager in reversed(self._open):
             try:
                 manager.__exit__(kind, error, traceback)
-            except Exception as raised:  # noqa: BLE001 - a hook's, never the step's
+            except Exception as raised:
                 if raised is not error:
                     logger.exception("hook %s failed after %s", _name(manager), self._step)
 

@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from babelqueue_carrier.headers import ASCII_WHITESPACE
-
 from babelqueue_redis.errors import ConfigurationError, EnvelopeError
 
 LAYOUTS = ("legacy",)
@@ -138,11 +137,19 @@ class ConsumerOptions(PublisherOptions):
 
     def _check_strategies(self) -> None:
         if callable(self.unknown_urn):
-            _refuse("unknown_urn", self.unknown_urn, "a strategy's name; on_unknown_urn= takes a callable")
+            _refuse(
+                "unknown_urn",
+                self.unknown_urn,
+                "a strategy's name; on_unknown_urn= takes a callable",
+            )
         _one_of("unknown_urn", self.unknown_urn, UNKNOWN_URN_STRATEGIES)
         _one_of("on_failure", self.on_failure, ON_FAILURE)
         if self.on_unknown_urn is not None and not callable(self.on_unknown_urn):
-            _refuse("on_unknown_urn", self.on_unknown_urn, "a callable; unknown_urn= takes a strategy's name")
+            _refuse(
+                "on_unknown_urn",
+                self.on_unknown_urn,
+                "a callable; unknown_urn= takes a strategy's name",
+            )
         if self.on_error is not None and not callable(self.on_error):
             _refuse("on_error", self.on_error, "a callable")
 

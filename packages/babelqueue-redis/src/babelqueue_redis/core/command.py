@@ -70,7 +70,5 @@ class Command(msgspec.Struct, Generic[T], frozen=True):
         """
         if not isinstance(self.verb, Script):
             return (self.verb, *self.keys, *self.args)
-        how: tuple[Arg, ...] = (
-            ("EVAL", self.verb.source) if load else ("EVALSHA", self.verb.sha)
-        )
+        how: tuple[Arg, ...] = ("EVAL", self.verb.source) if load else ("EVALSHA", self.verb.sha)
         return (*how, len(self.keys), *self.keys, *self.args)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from babelqueue_carrier.headers import ASCII_WHITESPACE
-
 from babelqueue_redis import envelope
 from babelqueue_redis.errors import (
     ConnectionLostError,
@@ -50,7 +49,9 @@ def unconfirmed(error: TransportError, publications: Sequence[Publication]) -> P
     """Return what the caller of a failed publish is told."""
     may_be_stored = isinstance(error, ConnectionLostError) and error.sent
     ids = [publication.message_id for publication in publications]
-    what = f"message {ids[0]}" if len(ids) == 1 else f"batch of {len(ids)} messages from {ids[0]} on"
+    what = (
+        f"message {ids[0]}" if len(ids) == 1 else f"batch of {len(ids)} messages from {ids[0]} on"
+    )
     fate = (
         "may be stored all the same; publishing again could store it twice"
         if may_be_stored

@@ -6,8 +6,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-
-
 from babelqueue_redis.core.settlement import outcome_if_failed
 from babelqueue_redis.envelope import Envelope, checked_urn, verdict
 from babelqueue_redis.errors import BabelQueueError, PoisonError, UnknownUrnError
@@ -55,7 +53,9 @@ def resolve(handler: Callable[..., Any]) -> Handler:
         TypeError: It takes none of them, needs more than three, needs keywords, is a coroutine
             function, or cannot be inspected.
     """
-    wanted = f"a handler takes (envelope), (envelope, raw) or (envelope, raw, headers); {handler!r} "
+    wanted = (
+        f"a handler takes (envelope), (envelope, raw) or (envelope, raw, headers); {handler!r} "
+    )
     if not callable(handler):
         raise TypeError(wanted + "is not callable")
     if inspect.iscoroutinefunction(handler):
@@ -94,9 +94,7 @@ def deliver(
     reservation: Reservation, place: Place, routes: Routes, options: ConsumerOptions
 ) -> Delivery:
     """Judge a reservation and find what will run."""
-    judged = (
-        PoisonError(reservation.poison) if reservation.poison else verdict(reservation.body)
-    )
+    judged = PoisonError(reservation.poison) if reservation.poison else verdict(reservation.body)
     envelope: Envelope | None = None
     handler: Handler | None = None
     refusal: BabelQueueError | None = None
@@ -106,7 +104,9 @@ def deliver(
         envelope = judged
         handler = routes.find(judged.job)
         if handler is None:
-            msg = f"no handler for {judged.job!r} on queue {place.queue!r} (message {judged.meta.id})"
+            msg = (
+                f"no handler for {judged.job!r} on queue {place.queue!r} (message {judged.meta.id})"
+            )
             refusal = UnknownUrnError(msg)
     if_failed = outcome_if_failed(envelope, refusal, options)
     return Delivery(place, reservation, envelope, handler, refusal, if_failed)
@@ -123,5 +123,3 @@ def invoke(delivery: Delivery) -> Any:  # noqa: ANN401 - whatever the handler re
         raise delivery.refusal or UnknownUrnError
     reservation = delivery.reservation
     return delivery.handler(delivery.envelope, reservation.body, reservation.headers)
-
-

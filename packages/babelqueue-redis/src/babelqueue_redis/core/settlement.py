@@ -86,7 +86,11 @@ def _block(
 def qualified_name(error: BaseException) -> str:
     """Return the class name of ``error`` with its module, bare for a builtin."""
     kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
 
 
 def _message_of(error: BaseException) -> str:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from babelqueue_carrier.frame import frame_value, unframe
 
+from babelqueue_carrier.frame import frame_value, unframe
 from babelqueue_redis import lua
 from babelqueue_redis.core.command import Arg, Command, Op, Refused
 from babelqueue_redis.core.settlement import Settlement
@@ -84,7 +84,7 @@ class LegacyLayout:
         outcome = settlement.outcome
         if outcome is Outcome.LEFT:
             return None
-        keys = self._keys[1:]
+        keys: tuple[str, ...] = self._keys[1:]
         args: tuple[Arg, ...] = (reservation.token, reservation.stored)
         if outcome is Outcome.RELEASED:
             keys, args = (*keys, self.queue), (*args, reservation.stored)
@@ -96,7 +96,7 @@ class LegacyLayout:
 
     def wait(self, seconds: float, idle: int) -> Command[float]:
         """Move the head to the head: it blocks while there is none, and takes nothing."""
-        pause = min(_FIRST_PAUSE * 2**min(idle, 10), _LONGEST_PAUSE)
+        pause = min(_FIRST_PAUSE * 2 ** min(idle, 10), _LONGEST_PAUSE)
         return Command(
             "BLMOVE",
             (self.queue,),

@@ -1,4 +1,5 @@
 """What a shell needs of a layout."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

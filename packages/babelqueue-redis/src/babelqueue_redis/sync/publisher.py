@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import redis
-from babelqueue_carrier.headers import clean
 
+from babelqueue_carrier.headers import clean
 from babelqueue_redis import entropy, hooks
 from babelqueue_redis.core.publishing import checked_trace_id, message_of, unconfirmed
 from babelqueue_redis.envelope import checked_meta, checked_urn, encode_data
@@ -95,7 +95,7 @@ class RedisPublisher:
             meta=checked_meta(meta),
             created_at=entropy.epoch_ms(),
         )
-        with hooks.publishing(publication) as publication:  # noqa: PLW2901 - the changed one
+        with hooks.publishing(publication) as publication:
             self._send((publication,))
         return publication.message_id
 
@@ -139,7 +139,7 @@ class RedisPublisher:
             for urn, data in check_batch(messages)
         )
         if publications:
-            with hooks.publishing_many(publications) as publications:  # noqa: PLW2901
+            with hooks.publishing_many(publications) as publications:
                 self._send(publications)
         return [publication.message_id for publication in publications]
 

@@ -28,7 +28,7 @@ _FIRST_BACKOFF = 0.1
 _LONGEST_BACKOFF = 5.0
 
 
-class HandlerInterrupted(KeyboardInterrupt):  # noqa: N818 - named after its base
+class HandlerInterrupted(KeyboardInterrupt):
     """Raised inside a handler that may not go on because the worker is shutting down."""
 
 

@@ -16,9 +16,12 @@ import logging
 from collections.abc import Collection
 from typing import Any
 
-from opentelemetry.instrumentation.babelqueue.package import _instruments_any
 from opentelemetry.instrumentation.dependencies import get_dependency_conflicts
-from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
+from opentelemetry.instrumentation.instrumentor import (  # type: ignore[attr-defined]
+    BaseInstrumentor,  # not in its __all__
+)
+
+from opentelemetry.instrumentation.babelqueue.package import _instruments_any
 
 __all__ = ["BabelQueueInstrumentor"]
 
@@ -46,7 +49,6 @@ class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the bas
             return
         try:
             from babelqueue_redis import hooks  # noqa: PLC0415 - the target may be absent
-
             from opentelemetry.instrumentation.babelqueue.telemetry import (  # noqa: PLC0415
                 Telemetry,
             )

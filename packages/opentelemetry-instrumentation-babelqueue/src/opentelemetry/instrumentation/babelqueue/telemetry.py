@@ -8,6 +8,10 @@ from types import TracebackType
 from typing import Any
 
 import msgspec
+from opentelemetry.context import Context
+from opentelemetry.instrumentation.utils import is_instrumentation_enabled
+from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanKind, Status, StatusCode
+
 from babelqueue_carrier.trace import (
     derived_span_context,
     remote_context,
@@ -17,13 +21,9 @@ from babelqueue_carrier.trace import (
 )
 from babelqueue_redis.hooks import Hook
 from babelqueue_redis.values import Delivery, Outcome, Place, Publication
-
 from opentelemetry import context, propagate, trace
-from opentelemetry.context import Context
 from opentelemetry.instrumentation.babelqueue import semconv
 from opentelemetry.instrumentation.babelqueue.version import __version__
-from opentelemetry.instrumentation.utils import is_instrumentation_enabled
-from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanKind, Status, StatusCode
 
 logger = logging.getLogger(__name__)
 
@@ -108,9 +108,7 @@ class _Publish(_Enclosed):
 
     __slots__ = ("_publications",)
 
-    def __init__(
-        self, tracer: trace.Tracer | None, publications: tuple[Publication, ...]
-    ) -> None:
+    def __init__(self, tracer: trace.Tracer | None, publications: tuple[Publication, ...]) -> None:
         super().__init__(tracer)
         self._publications = publications
 
@@ -132,10 +130,13 @@ class _Publish(_Enclosed):
         )
         try:
             carrying = _carrying(self._publications, span, given)
+            if len(carrying) == 1 and carrying[0].trace_id is not None:
+                chain = carrying[0].trace_id
+                span.set_attribute(semconv.MESSAGING_MESSAGE_CONVERSATION_ID, chain)
         except BaseException:
             span.end()
             raise
-        self._make_current(span)
+        self._make_current(span)  # last: nothing after it may fail, or the context would leak
         return carrying
 
 
@@ -150,10 +151,7 @@ class PublishOne(_Publish):
             semconv.MESSAGING_MESSAGE_ID: publication.message_id,
             semconv.MESSAGING_URN: publication.urn,
         }
-        carrying = self._enter(attributes)[0]
-        if self._span is not None and carrying.trace_id is not None:
-            self._span.set_attribute(semconv.MESSAGING_MESSAGE_CONVERSATION_ID, carrying.trace_id)
-        return carrying
+        return self._enter(attributes)[0]
 
 
 class PublishMany(_Publish):

@@ -1,0 +1,215 @@
+"""The reference SDK (the PyPI package ``babelqueue``) as a peer on the same queue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import babelqueue
+import pytest
+from babelqueue import otel
+from babelqueue.codec import EnvelopeCodec
+from babelqueue.headers import headers_from_context
+from babelqueue.redis_transport import RedisTransport, _frame_value, _unframe
+from hypothesis import given
+from hypothesis import strategies as st
+
+from babelqueue_carrier import frame_value, unframe
+from babelqueue_redis import Envelope, Outcome, PoisonError, RedisConsumer, RedisPublisher
+from babelqueue_redis.envelope import verdict
+from opentelemetry import trace
+from tests.support.redis_types import Client
+from tests.support.spans import Spans
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@pytest.fixture
+def sdk(client: Client, queue: str) -> babelqueue.BabelQueue:
+    """The SDK's app on the test's queue."""
+    transport = RedisTransport(client=client, retry_after=1)
+    return babelqueue.BabelQueue(transport=transport, queue=queue, dead_letter=True, max_attempts=2)
+
+
+def consume(sdk: babelqueue.BabelQueue, count: int = 1) -> int:
+    """Let the SDK handle messages."""
+    handled: int = sdk.consume(max_messages=count, timeout=0, handle_signals=False)
+    return handled
+
+
+@given(TEXT, st.dictionaries(TEXT, TEXT))
+def test_frames_are_byte_identical(body: str, headers: dict[str, str]) -> None:
+    """Both ways: the same bytes for the same input, and each reads the other's."""
+    ours = frame_value(body.encode(), headers)
+    theirs = _frame_value(body, headers).encode()
+    assert ours == theirs
+    assert unframe(theirs) == (body.encode(), {k: v for k, v in headers.items() if k and v})
+    assert _unframe(ours.decode()) == (body, {k: v for k, v in headers.items() if k and v})
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"traceparent": "00-" + "1" * 32 + "-" + "2" * 16 + "-01"}]
+)
+def test_ours_consumes_what_the_sdk_publishes(
+    sdk: babelqueue.BabelQueue,
+    consumer_of: Callable[..., RedisConsumer],
+    headers: dict[str, str],
+) -> None:
+    """With and without headers."""
+    seen: list[tuple[Envelope, Any]] = []
+    consumer = consumer_of({"urn:a": lambda envelope, raw, given: seen.append((envelope, given))})
+    message_id = sdk.publish_with_headers("urn:a", {"n": 1, "text": "é"}, headers)
+    assert consumer.poll(0) is Outcome.ACKED
+    ((envelope, given_headers),) = seen
+    assert envelope.meta.id == message_id
+    assert envelope.data == {"n": 1, "text": "é"}
+    assert given_headers == headers
+
+
+@pytest.mark.parametrize("headers", [{}, {"tenant": "acme"}])
+def test_the_sdk_consumes_what_ours_publishes(
+    sdk: babelqueue.BabelQueue,
+    publisher: RedisPublisher,
+    client: Client,
+    queue: str,
+    headers: dict[str, str],
+) -> None:
+    """With and without headers."""
+    seen: list[Any] = []
+    sdk.register(
+        "urn:a", lambda data, meta: seen.append((data, meta["id"], dict(headers_from_context())))
+    )
+    message_id = publisher.publish("urn:a", {"n": 1.0, "text": "é"}, headers=headers)
+    assert consume(sdk) == 1
+    assert seen == [({"n": 1.0, "text": "é"}, message_id, headers)]
+    assert client.keys(f"{queue}*") == []
+
+
+def test_a_message_that_fails_at_one_is_retried_by_the_other(
+    sdk: babelqueue.BabelQueue,
+    publisher: RedisPublisher,
+    consumer_of: Callable[..., RedisConsumer],
+    client: Client,
+    queue: str,
+) -> None:
+    """Attempts and headers go on, and the dead letter has both hands' marks."""
+
+    def fail(*_: Any) -> None:
+        raise ValueError
+
+    sdk.register("urn:a", fail)
+    consumer = consumer_of({"urn:a": fail}, on_error=print, max_tries=3)
+    publisher.publish("urn:a", {}, headers={"k": "v"})
+    assert consumer.poll(0) is Outcome.RETRIED
+    consume(sdk)  # its limit is two
+    frame = json.loads(client.lindex(f"{queue}.dlq", 0))
+    assert frame["headers"] == {"k": "v"}
+    dead = json.loads(frame["body"])
+    assert dead["attempts"] == dead["dead_letter"]["attempts"] == 2
+
+
+def test_either_recovers_what_the_other_left_behind(
+    sdk: babelqueue.BabelQueue,
+    publisher: RedisPublisher,
+    consumer_of: Callable[..., RedisConsumer],
+    client: Client,
+    queue: str,
+) -> None:
+    """A crash of one is a delivery at the other."""
+    deadlines = f"{queue}:processing:deadlines"
+
+    def expire() -> None:
+        client.zadd(deadlines, dict.fromkeys(client.zrange(deadlines, 0, -1), 1), xx=True)
+
+    seen: list[str] = []
+    sdk.register("urn:a", lambda data, meta: seen.append("sdk"))
+    consumer = consumer_of({"urn:a": lambda envelope: seen.append("ours")})
+    publisher.publish("urn:a", {})
+    assert consumer.reserve(0) is not None
+    expire()
+    assert consume(sdk) == 1
+    publisher.publish("urn:a", {})
+    assert sdk.transport.pop(queue, timeout=0) is not None
+    expire()
+    assert consumer.poll(0) is Outcome.ACKED
+    assert seen == ["sdk", "ours"]
+    assert client.keys(f"{queue}*") == []
+
+
+def test_the_spans_of_its_helper_and_ours_join_one_trace(
+    sdk: babelqueue.BabelQueue,
+    publisher: RedisPublisher,
+    consumer_of: Callable[..., RedisConsumer],
+    spans: Spans,
+) -> None:
+    """Its producer, our consumer; our producer, its consumer."""
+    tracer = trace.get_tracer("helper")
+    consumer = consumer_of({"urn:a": lambda envelope: None})
+    otel.publish(tracer, sdk, "urn:a", {})
+    consumer.poll(0)
+    sent, taken = spans.named("publish urn:a")[0], spans.starting("process ")[0]
+    assert taken.parent is not None
+    assert taken.parent.span_id == sent.context.span_id
+    assert taken.context.trace_id == sent.context.trace_id
+
+    spans.clear()
+    sdk.register("urn:a", otel.wrap_handler(tracer, lambda data, meta: None))
+    publisher.publish("urn:a", {})
+    consume(sdk)
+    sent, taken = spans.starting("publish ")[0], spans.named("process urn:a")[0]
+    assert taken.parent is not None
+    assert taken.parent.span_id == sent.context.span_id
+    assert taken.context.trace_id == sent.context.trace_id
+
+
+BODIES = st.one_of(
+    st.binary(),
+    st.builds(
+        lambda members: json.dumps(members).encode(),
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "job": st.sampled_from(["urn:a", " ", "", None, 5, [], {}]),
+                "urn": st.sampled_from(["urn:b", " ", None, 5]),
+                "trace_id": st.sampled_from(["t", "", None, 5]),
+                "data": st.sampled_from([{}, {"a": [1.5, None]}, None, [], "x"]),
+                "meta": st.sampled_from(
+                    [
+                        {},
+                        None,
+                        [],
+                        {"id": "i"},
+                        {"id": 5},
+                        {"created_at": 1.5},
+                        {"created_at": 2**63},
+                    ]
+                ),
+                "attempts": st.sampled_from([0, 1, -1, None, "3", 1.0, True, 2**63, 2**63 - 1]),
+                "dead_letter": st.sampled_from([{}, None, "x", {"attempts": "3"}, {"error": None}]),
+                "x": st.sampled_from([0, [1e300], "\u2003"]),
+            },
+        ),
+    ),
+)
+
+
+@given(BODIES)
+def test_verdicts_agree(body: bytes) -> None:
+    """What the SDK calls poison, ours does, and the other way round."""
+    text = body.decode("utf-8", "surrogateescape")
+    theirs = EnvelopeCodec.poison_cause(text)
+    assert (theirs is not None) is isinstance(verdict(body), PoisonError)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'{"job":"urn:a","data":{"a":"\\ud800"}}', "a lone surrogate is poison here"),
+        (b'{"job":"urn:a","meta":{"schema_version":2}}', "an unknown version is poison here"),
+    ],
+)
+def test_verdicts_differ_where_the_contract_says_so(body: bytes, why: str) -> None:
+    """The SDK's legacy layout delivers these; ours does not."""
+    assert EnvelopeCodec.poison_cause(body.decode()) is None
+    assert isinstance(verdict(body), PoisonError), why
