@@ -41,25 +41,30 @@ class Proxy:
                 threading.Thread(target=self._serve, args=(inner,), daemon=True).start()
 
     def _serve(self, inner: socket.socket) -> None:
+        muted = threading.Event()
         with contextlib.suppress(OSError), inner, socket.create_connection(self._target) as outer:
-            threading.Thread(target=self._pump_back, args=(outer, inner), daemon=True).start()
+            pump = threading.Thread(target=self._pump_back, args=(outer, inner, muted), daemon=True)
+            pump.start()
             while request := inner.recv(1 << 20):
                 self.seen.append(request)
-                if self._pattern is not None and self._pattern in request and self._cuts > 0:
+                cut = self._pattern is not None and self._pattern in request and self._cuts > 0
+                if cut:
                     self._cuts -= 1
-                    inner.shutdown(socket.SHUT_RDWR)
-                    outer.sendall(request)
-                    # The server has run the command once it closes its side after ours.
-                    outer.shutdown(socket.SHUT_WR)
-                    while outer.recv(1 << 20):
-                        pass
-                    return
+                    muted.set()
                 outer.sendall(request)
+                if cut:
+                    # The server closes its side after ours, once it has run the command.
+                    outer.shutdown(socket.SHUT_WR)
+                    pump.join()
+                    return
 
-    def _pump_back(self, outer: socket.socket, inner: socket.socket) -> None:
+    def _pump_back(
+        self, outer: socket.socket, inner: socket.socket, muted: threading.Event
+    ) -> None:
         with contextlib.suppress(OSError):
             while reply := outer.recv(1 << 20):
-                inner.sendall(reply)
+                if not muted.is_set():
+                    inner.sendall(reply)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from babelqueue_redis import EnvelopeError, PoisonError
 from babelqueue_redis.envelope import (
     INT64_MAX,
-    MAX_DEPTH,
     accepts,
     decode,
     encode,
@@ -24,6 +23,7 @@ from babelqueue_redis.envelope import (
     verdict,
     with_attempts,
 )
+from babelqueue_redis.strict_json import MAX_DEPTH
 
 FIELDS: dict[str, Any] = {
     "queue": "orders",

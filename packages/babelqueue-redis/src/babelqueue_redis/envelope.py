@@ -10,29 +10,23 @@ stored in ``attempts`` and nothing else. Integers above 2^53, ``1.0``, ``1e400``
 from __future__ import annotations
 
 import logging
-import math
-import re
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from babelqueue_carrier.headers import ASCII_WHITESPACE
 from babelqueue_redis.errors import EnvelopeError, PoisonError
+from babelqueue_redis.strict_json import encoded, read
 
 SCHEMA_VERSION = 1
 LANG = "python"
-MAX_DEPTH = 1000
-"""Arrays and objects nested deeper are poison, as they are for Redis' own JSON library."""
-
 INT64_MAX = 2**63 - 1
 CORE_META_KEYS = ("id", "queue", "lang", "schema_version", "created_at")
 FORBIDDEN_META_KEYS = ("max_retries", "attempts", "source", "ts")
 
 logger = logging.getLogger("babelqueue_redis.envelope")
-
-T = TypeVar("T")
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=INT64_MAX)]
 _ABSENT = Raw(b"")
@@ -112,7 +106,6 @@ class _Wire(msgspec.Struct):
 _WIRE = msgspec.json.Decoder(_Wire)
 _MEMBERS = msgspec.json.Decoder(dict[str, Raw])
 _ANY = msgspec.json.Decoder()
-_encode = msgspec.json.Encoder().encode
 
 
 def make(  # noqa: PLR0913 - the members of an envelope
@@ -163,7 +156,7 @@ def encode(members: Mapping[str, Any]) -> bytes:
     if forbidden:
         msg = f"the envelope must not carry {forbidden[0]}: the contract forbids the key"
         raise EnvelopeError(msg)
-    return _encoded(members, "the envelope")
+    return encoded(members, "the envelope")
 
 
 def encode_data(data: Mapping[str, Any]) -> Raw:
@@ -173,12 +166,12 @@ def encode_data(data: Mapping[str, Any]) -> Raw:
 
     Raises:
         EnvelopeError: It is not a mapping, or something in it has no JSON form: a NaN, a lone
-            surrogate, an unsupported type, nesting beyond :data:`MAX_DEPTH`.
+            surrogate, an unsupported type, too deep a nesting.
     """
     if not isinstance(data, Mapping):
         msg = f"data must be a mapping, it becomes a JSON object; got {type(data).__name__}"
         raise EnvelopeError(msg)
-    return Raw(_encoded(dict(data), "data"))
+    return Raw(encoded(dict(data), "data"))
 
 
 def checked_urn(urn: str) -> str:
@@ -219,7 +212,7 @@ def verdict(body: bytes) -> Envelope | PoisonError:
     string is ignored with a warning, a blank one silently, and ``urn`` stands in; other forbidden
     keys are dropped with a warning. Never raises.
     """
-    wire = _read(_WIRE, body)
+    wire = read(_WIRE, body)
     if isinstance(wire, PoisonError):
         return wire
     job = wire.job if _is_urn(wire.job) else wire.urn
@@ -258,7 +251,7 @@ def accepts(body: bytes) -> bool:
     Stricter than :func:`verdict`, which decides what is delivered: a producer also owes a
     ``trace_id``, ``data``, ``meta.schema_version`` and ``attempts``.
     """
-    wire = _read(_WIRE, body)
+    wire = read(_WIRE, body)
     return (
         not isinstance(wire, PoisonError)
         and (_is_urn(wire.job) or _is_urn(wire.urn))
@@ -288,27 +281,12 @@ def members(body: bytes) -> dict[str, Any]:
 
 def strict_object(body: bytes) -> dict[str, Raw] | PoisonError:
     """Return the members of one JSON object in valid UTF-8, or why ``body`` is not one."""
-    return _read(_MEMBERS, body)
+    return read(_MEMBERS, body)
 
 
 def with_attempts(body: bytes, attempts: int, **extra: Any) -> bytes:  # noqa: ANN401 - JSON
     """Return ``body`` with ``attempts`` replaced and ``extra`` members added."""
     return encode({**members(body), "attempts": attempts, **extra})
-
-
-def _read(decoder: msgspec.json.Decoder[T], body: bytes) -> T | PoisonError:
-    try:
-        if not body.isascii():
-            body.decode("utf-8")  # msgspec skips unknown members without looking at their bytes
-        if _is_too_deep(body):
-            return PoisonError(f"the JSON is nested deeper than {MAX_DEPTH} levels")
-        return decoder.decode(body)
-    except UnicodeDecodeError:
-        return PoisonError("the bytes are not UTF-8")
-    except msgspec.ValidationError as error:
-        return PoisonError(f"a member has the wrong type: {error}")
-    except (msgspec.DecodeError, RecursionError) as error:
-        return PoisonError(f"it is not one JSON object: {error}")
 
 
 def _warn_about_dropped_keys(wire: _Wire, meta: _WireMeta) -> None:
@@ -321,46 +299,6 @@ def _warn_about_dropped_keys(wire: _Wire, meta: _WireMeta) -> None:
     for key in FORBIDDEN_META_KEYS:
         if getattr(meta, key) is not _ABSENT:
             logger.warning("dropped /meta/%s: the contract forbids it (message %s)", key, meta.id)
-
-
-def _encoded(value: Any, what: str) -> bytes:  # noqa: ANN401 - whatever the caller hopes is JSON
-    try:
-        text = _encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        msg = f"{what} has no JSON form: {error}"
-        raise EnvelopeError(msg) from error
-    if b"null" in text and _holds_non_finite(value):
-        msg = f"{what} has no JSON form: it holds a NaN or an infinity"
-        raise EnvelopeError(msg)
-    if _is_too_deep(text):
-        msg = f"{what} is nested deeper than {MAX_DEPTH} levels, which consumers refuse"
-        raise EnvelopeError(msg)
-    return text
-
-
-def _holds_non_finite(value: Any) -> bool:  # noqa: ANN401
-    """Tell whether ``msgspec`` wrote ``null`` for a float that JSON does not have."""
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    if isinstance(value, Mapping):
-        return any(map(_holds_non_finite, value.values()))
-    if isinstance(value, list | tuple | set | frozenset):
-        return any(map(_holds_non_finite, value))
-    return False
-
-
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-
-
-def _is_too_deep(text: bytes) -> bool:
-    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
-        return False
-    depth = 0
-    for byte in _STRINGS.sub(b"", text):
-        depth += (byte in b"[{") - (byte in b"]}")
-        if depth > MAX_DEPTH:
-            return True
-    return False
 
 
 def _value(raw: Raw | None, decoder: msgspec.json.Decoder[Any] = _ANY) -> Any:  # noqa: ANN401

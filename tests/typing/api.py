@@ -1,0 +1,52 @@
+"""What a type checker makes of our public names: checked by mypy, never run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import redis
+from typing_extensions import assert_type
+
+from babelqueue_carrier import extract, frame_value, headers_of, inject, unframe
+from babelqueue_redis import (
+    Envelope,
+    Outcome,
+    PublishError,
+    RedisConsumer,
+    RedisPublisher,
+    Reservation,
+)
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+
+publisher = RedisPublisher(redis.Redis(), "orders", layout="legacy")
+assert_type(publisher.publish("urn:a", {"n": 1}, headers=inject(), meta={"ext": {}}), str)
+assert_type(publisher.publish_many([("urn:a", {"n": 1})]), list[str])
+
+consumer = RedisConsumer("redis://127.0.0.1", "orders", {"urn:a": print}, retry_after=None)
+
+
+@consumer.handler("urn:a")
+def handler(envelope: Envelope, raw: bytes, headers: Mapping[str, str]) -> int:
+    """Keep its own type under the decorator."""
+    assert_type(envelope.meta.created_at, int)
+    return len(raw) + len(headers) + envelope.attempts
+
+
+assert_type(handler(Envelope("urn:a"), b"", {}), int)
+assert_type(consumer.reserve(), Reservation | None)
+assert_type(consumer.poll(0), Outcome | None)
+assert_type(consumer.run(lambda: True), int)
+
+assert_type(frame_value(b"", {"k": "v"}), bytes)
+assert_type(unframe(b""), tuple[bytes, dict[str, str]])
+assert_type(headers_of(b""), dict[str, str])
+context: Context = extract({}, "trace id")
+
+try:
+    publisher.publish("urn:a", {})
+except PublishError as error:
+    assert_type(error.message_id, str)
+    assert_type(error.may_be_stored, bool)

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import ast
+import re
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from opentelemetry.instrumentation.babelqueue.version import __version__
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = (
+    "babelqueue-carrier",
+    "babelqueue-redis",
+    "opentelemetry-instrumentation-babelqueue",
+)
+README = (ROOT / "README.md").read_text()
+
+
+def commands(text: str) -> list[str]:
+    """Return the set-up commands of a text."""
+    return re.findall(r"^python3 -m venv .*$", text, re.MULTILINE)
+
+
+def test_the_readme_has_two_commands_and_ci_runs_the_tests_one_word_for_word() -> None:
+    """What a newcomer is told is what is checked."""
+    demo, tests = commands(README)
+    assert demo.endswith("-s demo")
+    assert tests.endswith("-s tests")
+    assert commands((ROOT / ".ci/run").read_text()) == [tests]
+
+
+def test_the_packages_share_one_version() -> None:
+    """Wherever it is written."""
+    assert {metadata.version(package) for package in PACKAGES} == {__version__}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_carries_its_licence(package: str) -> None:
+    """The same text everywhere."""
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text
+    assert (ROOT / "packages" / package / "LICENSE").read_text() == text
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count the lines of a function's body, its docstring apart."""
+    first = function.body[1] if ast.get_docstring(function) and len(function.body) > 1 else None
+    start = first or function.body[0]
+    return (function.end_lineno or 0) - start.lineno + 1
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_functions_and_modules_stay_small(package: str) -> None:
+    """A newcomer finds the room for a change in a minute."""
+    for path in (ROOT / "packages" / package / "src").rglob("*.py"):
+        text = path.read_text()
+        assert len(text.splitlines()) <= 320, path
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert code_lines(node) <= 40, f"{path}: {node.name}"
+
+
+def test_every_dependency_is_justified() -> None:
+    """In one line of CONTRIBUTING.md."""
+    justified = set(re.findall(r"`([a-z0-9-]+)`", (ROOT / "CONTRIBUTING.md").read_text()))
+    for path in [ROOT / "pyproject.toml", *(ROOT / "packages").glob("*/pyproject.toml")]:
+        named = set(re.findall(r'"([a-z][a-z0-9-]+)(?:\[[a-z]+\])?[=>]=[^"]*"', path.read_text()))
+        assert named - justified - set(PACKAGES) == set(), path
+
+
+def test_no_machine_is_named() -> None:
+    """No paths of a home directory, no addresses of a registry."""
+    wanted = re.compile(r"/(?:root|home)/|/work/|pypi\.org|registry\.npmjs|files\.pythonhosted")
+    for path in ROOT.rglob("*"):
+        parts = path.relative_to(ROOT).parts
+        hidden = any(part.startswith(".") and part != ".ci" for part in parts)
+        if path.is_file() and not hidden and path.suffix in {".py", ".md", ".toml", ".lua", ""}:
+            text = path.read_text(errors="ignore")
+            assert not wanted.search(text) or path == Path(__file__), path
