@@ -42,6 +42,7 @@ def _label(span: Span, colour: str) -> Text:
     label.append(f"  {span.kind}  {span.milliseconds:.1f} ms")
     if span.status == "ERROR":
         label.append(f"  ERROR {span.description}", style="bold red")
-    attributes = "  ".join(f"{key}={value}" for key, value in sorted(span.attributes.items()))
-    label.append(f"\n{attributes}", style="dim")
+    for key, value in sorted(span.attributes.items()):
+        label.append(f"\n{key}=", style="dim")
+        label.append(str(value))
     return label

@@ -9,7 +9,12 @@ from babelqueue_redis import Envelope, RedisConsumer, RedisPublisher
 client = redis.Redis.from_url(os.environ["BABELQUEUE_REDIS_URL"])
 queue = os.environ.get("QUEUE", "orders")
 publisher = RedisPublisher(client, queue)
-consumer = RedisConsumer(client, queue, max_tries=2)
+consumer = RedisConsumer(
+    client,
+    queue,
+    max_tries=2,
+    on_error=lambda error, _envelope, _raw: print(f"an order failed: {error}", flush=True),
+)
 
 
 @consumer.handler("urn:shop:order:placed")

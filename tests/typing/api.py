@@ -25,7 +25,9 @@ publisher = RedisPublisher(redis.Redis(), "orders", layout="legacy")
 assert_type(publisher.publish("urn:a", {"n": 1}, headers=inject(), meta={"ext": {}}), str)
 assert_type(publisher.publish_many([("urn:a", {"n": 1})]), list[str])
 
-consumer = RedisConsumer("redis://127.0.0.1", "orders", {"urn:a": print}, retry_after=None)
+consumer = RedisConsumer(
+    "redis://127.0.0.1", "orders", {"urn:a": lambda envelope: None}, retry_after=None
+)
 
 
 @consumer.handler("urn:a")

@@ -95,4 +95,4 @@ def test_routes_are_found_by_urn_and_else_by_the_fallback() -> None:
 def test_a_route_without_a_urn_is_refused() -> None:
     """It could never be found."""
     with pytest.raises(EnvelopeError):
-        Routes({" ": print}, None)
+        Routes({" ": lambda envelope: None}, None)

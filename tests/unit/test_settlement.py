@@ -125,7 +125,9 @@ def test_a_layouts_own_verdict_makes_poison() -> None:
     """It saw bytes that the body does not show."""
     options = ConsumerOptions("q")
     reservation = Reservation("q", BODY % 0, {}, "t" * 32, b"", "the bytes are not UTF-8")
-    delivery = deliver(reservation, Place("q", "legacy"), Routes(None, print), options)
+    delivery = deliver(
+        reservation, Place("q", "legacy"), Routes(None, lambda envelope: None), options
+    )
     assert isinstance(delivery.refusal, PoisonError)
     assert delivery.handler is None
 
