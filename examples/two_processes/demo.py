@@ -29,13 +29,18 @@ def main() -> int:
     console = Console()
     queue = f"orders-{uuid.uuid4().hex[:8]}"
     with redis_url(allow_fake=True) as url, receiver() as received:
-        console.print(f"Redis: {url}\nqueue: {queue}\n")
-        spans = run(url, queue, received)
         client = redis.Redis.from_url(url)
+        try:
+            version = client.info("server")["redis_version"]
+        except redis.RedisError as error:
+            console.print(f"there is no Redis to talk to: {error}", style="bold red")
+            return 1
+        console.print(f"Redis {version}, queue {queue}\n")
+        spans = run(url, queue, received)
         dead = client.llen(f"{queue}.dlq")
         client.delete(f"{queue}.dlq")
     for tree in trace_trees(spans):
-        console.print(tree)
+        console.print(tree, soft_wrap=True)
         console.print()
     console.print(f"dead letters: {dead}")
     faults = check(spans, dead)
@@ -48,8 +53,8 @@ def run(url: str, queue: str, received: Receiver) -> list[Span]:
     """Start both programs, wait for their spans, and end the worker as an operator would."""
     worker = start("worker", url, queue, received)
     try:
-        start("producer", url, queue, received).wait(timeout=60)
-        received.wait_for(lambda spans: len(ours(spans)) >= len(SHAPES))
+        if start("producer", url, queue, received).wait(timeout=60) == 0:
+            received.wait_for(lambda spans: len(ours(spans)) >= len(PATHS))
     finally:
         worker.send_signal(signal.SIGTERM)
         worker.wait(timeout=60)
@@ -78,21 +83,30 @@ def ours(spans: list[Span]) -> list[Span]:
 def check(spans: list[Span], dead: int) -> list[str]:
     """Return what is wrong with the traces; nothing is the expected answer."""
     by_id = {span.span_id: span for span in spans}
+    sent = {message_of(span): span for span in ours(spans) if span.kind == "PRODUCER"}
     faults = []
     for span in ours(spans):
-        if span.kind == "CONSUMER" and span.parent_id not in by_id:
-            faults.append(f"{span.name} {span.span_id} is no child of a span that was received")
+        parent = by_id.get(span.parent_id)
+        if parent is not None and parent.trace_id != span.trace_id:
+            faults.append(f"{span.name} is in another trace than its parent")
+        if span.kind == "CONSUMER" and parent is not sent.get(message_of(span)):
+            faults.append(f"{span.name} is no child of the span that sent its message")
         if span.kind == "CONSUMER" and span.parent_id not in span.links:
-            faults.append(f"{span.name} {span.span_id} has no link to its creation context")
-    found = sorted(_shape(span, by_id) for span in ours(spans))
-    if found != sorted(SHAPES):
-        faults.append(f"the spans are {found}, not {sorted(SHAPES)}")
+            faults.append(f"{span.name} has no link to its creation context")
+    found = sorted(path_to(span, by_id) for span in ours(spans))
+    if found != sorted(PATHS):
+        faults.append(f"the spans are {found}, not {sorted(PATHS)}")
     if dead != 1:
         faults.append(f"{dead} messages are in the dead-letter queue, not 1")
     return faults
 
 
-def _shape(span: Span, by_id: dict[str, Span]) -> tuple[str, ...]:
+def message_of(span: Span) -> str:
+    """Return the id of the message that a span is about."""
+    return str(span.attributes.get("messaging.message.id"))
+
+
+def path_to(span: Span, by_id: dict[str, Span]) -> tuple[str, ...]:
     """Return services and operations from the root down to the span, and how it ended."""
     path = []
     at: Span | None = span
@@ -103,7 +117,7 @@ def _shape(span: Span, by_id: dict[str, Span]) -> tuple[str, ...]:
 
 
 _SENT, _TAKEN = "producer publish", "worker process"
-SHAPES = [
+PATHS = [
     (_SENT, ""),
     (_SENT, ""),
     (_SENT, _TAKEN, "acked"),

@@ -12,11 +12,11 @@ import redis
 from babelqueue_redis import entropy
 from babelqueue_redis.core.settlement import ACK, Settlement
 from babelqueue_redis.dead_letter import poison_record
-from babelqueue_redis.envelope import verdict
 from babelqueue_redis.errors import PoisonError
 from babelqueue_redis.layouts import LegacyLayout
 from babelqueue_redis.sync.driver import Driver
 from babelqueue_redis.values import Outcome, Reservation
+from babelqueue_redis.verdict import verdict
 from tests.support.redis_types import Client
 from tests.support.server import shared_url
 

@@ -1,20 +1,26 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from babelqueue_redis import (
     CommandRefusedError,
+    ConfigurationError,
+    Delivery,
     Envelope,
+    EnvelopeError,
     Outcome,
     PoisonError,
     RedisConsumer,
     RedisPublisher,
+    SettlementError,
     UnknownUrnError,
+    hooks,
 )
 from tests.support.redis_types import Client
 
@@ -34,6 +40,14 @@ def keys_of(client: Client, queue: str) -> dict[str, int]:
         "deadlines": client.zcard(f"{queue}:processing:deadlines"),
         "dead": client.llen(f"{queue}.dlq"),
     }
+
+
+BOOM = ValueError("boom")
+
+
+def fail(*_: object) -> None:
+    """A handler that always fails."""
+    raise BOOM
 
 
 NOTHING = {"ready": 0, "processing": 0, "deadlines": 0, "dead": 0}
@@ -278,10 +292,6 @@ def test_a_left_failure_waits_for_the_sweep(
     publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
 ) -> None:
     """``on_failure="leave"``, the Java transport's way: same bytes, attempts unchanged."""
-
-    def fail(_: Envelope) -> None:
-        raise ValueError
-
     consumer = consumer_of({"urn:a": fail}, on_failure="leave", retry_after=0, on_error=print)
     publisher.publish("urn:a", {})
     before = client.lindex(queue, 0)
@@ -295,10 +305,6 @@ def test_on_error_that_fails_itself_changes_nothing(
     publisher: RedisPublisher, consumer_of: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is logged, and the message is settled."""
-
-    def fail(*_: object) -> None:
-        raise ValueError
-
     consumer = consumer_of({"urn:a": fail}, on_error=fail)
     publisher.publish("urn:a", {})
     with caplog.at_level(logging.ERROR):
@@ -314,10 +320,6 @@ def test_without_on_error_a_failure_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """With the queue and the id; with a traceback only where a handler has one."""
-
-    def fail(_: Envelope) -> None:
-        raise ValueError
-
     consumer = consumer_of({"urn:a": fail})
     message_id = publisher.publish("urn:a", {})
     client.rpush(queue, b"poison with a secret")
@@ -377,17 +379,207 @@ def test_a_dead_letter_queue_of_the_wrong_type_keeps_the_message_reserved(
     publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
 ) -> None:
     """It is not removed before its new place is written."""
-
-    def fail(_: Envelope) -> None:
-        raise ValueError
-
     consumer = consumer_of({"urn:a": fail}, max_tries=1, retry_after=0, on_error=print)
-    publisher.publish("urn:a", {})
+    message_id = publisher.publish("urn:a", {})
     client.set(f"{queue}.dlq", "a string")
-    with pytest.raises(CommandRefusedError, match="WRONGTYPE"):
+    with pytest.raises(SettlementError, match="WRONGTYPE") as caught:
         consumer.poll(0)
+    assert caught.value.message_id == message_id
+    assert caught.value.outcome == "dead_lettered"
     assert client.llen(f"{queue}:processing") == 1
     assert client.zcard(f"{queue}:processing:deadlines") == 1
     client.delete(f"{queue}.dlq")
     assert consumer.poll(0) is Outcome.DEAD_LETTERED
     assert keys_of(client, queue) == {**NOTHING, "dead": 1}
+
+
+@pytest.mark.parametrize("change", ["add", "clear"])
+def test_what_a_handler_does_to_its_arguments_stays_with_it(
+    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str, change: str
+) -> None:
+    """The retry is made from what was stored."""
+
+    def spoil(envelope: Envelope, _raw: bytes, headers: Any) -> None:
+        envelope.data.clear()
+        if change == "add":
+            headers["n"] = 1
+        else:
+            headers.clear()
+        raise ValueError
+
+    consumer = consumer_of({"urn:a": spoil}, on_error=print)
+    publisher.publish("urn:a", {"n": 1}, headers={"k": "v"})
+    assert consumer.poll(0) is Outcome.RETRIED
+    frame = json.loads(client.lindex(queue, 0))
+    assert frame["headers"] == {"k": "v"}
+    assert json.loads(frame["body"])["data"] == {"n": 1}
+
+
+async def coroutine(_: Envelope) -> None:
+    """Something that has not run when it returns."""
+
+
+def generator(_: Envelope) -> Iterator[None]:
+    """Something that has not run when it returns."""
+    yield
+
+
+@pytest.mark.parametrize("late", [coroutine, generator])
+def test_a_handler_that_returns_something_to_run_has_failed(
+    publisher: RedisPublisher, consumer_of: Make, late: Callable[..., Any]
+) -> None:
+    """A message is not acked for work that nobody did."""
+    errors: list[BaseException] = []
+    consumer = consumer_of(
+        {"urn:a": lambda envelope: late(envelope)},  # noqa: PLW0108 - a wrapper hides what it is
+        on_error=lambda error, *_: errors.append(error),
+    )
+    publisher.publish("urn:a", {})
+    assert consumer.poll(0) is Outcome.RETRIED
+    assert isinstance(errors[0], TypeError)
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_an_exit_in_on_error_does_not_keep_the_message(
+    publisher: RedisPublisher,
+    consumer_of: Make,
+    client: Client,
+    queue: str,
+    kind: type[BaseException],
+) -> None:
+    """It is settled, and the exit goes on."""
+
+    def leave(*_: object) -> None:
+        raise kind
+
+    consumer = consumer_of({"urn:a": fail}, on_error=leave, max_tries=1)
+    publisher.publish("urn:a", {})
+    client.rpush(queue, b"poison")
+    for _ in range(2):
+        with pytest.raises(kind):
+            consumer.poll(0)
+    assert keys_of(client, queue) == {**NOTHING, "dead": 2}
+
+
+def test_an_exit_goes_on_when_its_message_cannot_be_settled(
+    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
+) -> None:
+    """The program wanted to end; what could not be settled is in the log."""
+
+    def leave(_: Envelope) -> None:
+        client.set(f"{queue}.dlq", "a string")
+        raise SystemExit
+
+    consumer = consumer_of({"urn:a": leave}, on_error=print, max_tries=1)
+    publisher.publish("urn:a", {})
+    with pytest.raises(SystemExit):
+        consumer.poll(0)
+    assert keys_of_processing(client, queue) == 1
+    client.delete(f"{queue}:processing", f"{queue}:processing:deadlines")
+
+
+def keys_of_processing(client: Client, queue: str) -> int:
+    """Count what is reserved."""
+    reserved: int = client.llen(f"{queue}:processing")
+    return reserved
+
+
+def test_a_reservation_of_another_queue_is_refused(
+    publisher: RedisPublisher, consumer_of: Make, client: Client
+) -> None:
+    """Its handler would run for nothing."""
+    publisher.publish("urn:a", {})
+    reservation = consumer_of().reserve(0)
+    assert reservation is not None
+    with pytest.raises(ConfigurationError, match="elsewhere"):
+        RedisConsumer(client, "elsewhere", on_unknown_urn=print).handle(reservation)
+
+
+def test_a_decorator_without_a_urn_is_an_error(consumer_of: Make) -> None:
+    """Or the handler would never be called."""
+    with pytest.raises(EnvelopeError, match="function"):
+        consumer_of().handler(lambda envelope: None)  # type: ignore[arg-type]
+    with pytest.raises(EnvelopeError):
+        consumer_of().handler(" ")
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), "5", None.__class__, 10**400])
+def test_a_timeout_that_is_no_number_is_refused(consumer_of: Make, timeout: Any) -> None:
+    """Before anything is taken."""
+    with pytest.raises(ConfigurationError, match="timeout"):
+        consumer_of().poll(timeout)
+
+
+def test_a_consumer_is_a_context_manager(client: Client, queue: str) -> None:
+    """It closes its connection, and opens another one when it is used again."""
+    with RedisConsumer(client, queue) as consumer:
+        assert consumer.poll(0) is None
+    assert consumer._driver._own.connection is None
+    assert consumer.poll(0) is None
+
+
+def test_middleware_encloses_the_handler_in_its_thread(
+    publisher: RedisPublisher, consumer_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's own hook, as the docstring of the module shows one."""
+    seen: list[object] = []
+
+    class Middleware(hooks.Hook):
+        @contextlib.contextmanager
+        def processing(self, delivery: Delivery) -> Iterator[None]:
+            seen.append(("before", delivery.message_id))
+            try:
+                yield
+            except ValueError as error:
+                seen.append(error)
+                raise
+            finally:
+                seen.append("after")
+
+    monkeypatch.setattr(hooks, "_registered", (Middleware(),))
+    consumer = consumer_of(
+        {"urn:a": lambda envelope: seen.append("handler"), "urn:b": fail}, on_error=print
+    )
+    first, second = publisher.publish("urn:a", {}), publisher.publish("urn:b", {})
+    assert [consumer.poll(0), consumer.poll(0)] == [Outcome.ACKED, Outcome.RETRIED]
+    assert seen[:5] == [("before", first), "handler", "after", ("before", second), BOOM]
+    assert seen[5] == "after"
+
+
+@pytest.mark.parametrize("where", ["enter", "exit"])
+def test_an_exit_inside_a_hook_does_not_spoil_the_step(
+    publisher: RedisPublisher,
+    consumer_of: Make,
+    client: Client,
+    queue: str,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+) -> None:
+    """A handler that finished is acked; one that did not run is given back; hooks are left."""
+    left: list[str] = []
+
+    class Outer(hooks.Hook):
+        @contextlib.contextmanager
+        def processing(self, delivery: Delivery) -> Iterator[None]:
+            try:
+                yield
+            finally:
+                left.append("outer")
+
+    class Inner(hooks.Hook):
+        @contextlib.contextmanager
+        def processing(self, delivery: Delivery) -> Iterator[None]:
+            if where == "enter":
+                raise KeyboardInterrupt
+            yield
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(hooks, "_registered", (Outer(), Inner()))
+    publisher.publish("urn:a", {})
+    with pytest.raises(KeyboardInterrupt):
+        consumer_of({"urn:a": lambda envelope: None}).poll(0)
+    assert left == ["outer"]
+    expected = {"ready": 1} if where == "enter" else {}
+    assert keys_of(client, queue) == {**NOTHING, **expected}
+    if where == "enter":
+        assert json.loads(client.lindex(queue, 0))["attempts"] == 0

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -13,13 +14,16 @@ import pytest
 import redis
 
 from babelqueue_redis import (
+    ConfigurationError,
     ConnectionLostError,
     Outcome,
     PublishError,
     RedisConsumer,
     RedisPublisher,
+    SettlementError,
     TransportError,
     entropy,
+    lua,
 )
 from babelqueue_redis.core.command import Command
 from babelqueue_redis.core.settlement import ACK, GIVE_BACK, Settlement
@@ -113,8 +117,41 @@ def test_an_ack_whose_reply_is_lost_is_an_error_and_the_message_is_gone(
         reservation = consumer.reserve(0)
         assert reservation is not None
         proxy.cut_before_the_reply_to(reservation.token.encode())
-        with pytest.raises(ConnectionLostError):
+        with pytest.raises(SettlementError, match="not confirmed to be acked"):
             consumer.handle(reservation)
+    assert client.llen(f"{queue}:processing") == 0
+
+
+@pytest.mark.parametrize("forgotten", ["legacy_sweep", "legacy_reserve"])
+def test_a_script_may_be_unknown_within_a_trip(private_client: Client, forgotten: str) -> None:
+    """The others of the trip have run; the unknown one runs then."""
+    driver, layout = Driver(private_client), LegacyLayout("orders", 90)
+    known = {"legacy_sweep": lua.LEGACY_RESERVE, "legacy_reserve": lua.LEGACY_SWEEP}[forgotten]
+    private_client.script_load(known.source)
+    driver.send(layout.publish([(b"a", {})]))
+    taken = driver.run(layout.reserve(entropy.new_token()))
+    assert taken is not None
+    assert taken.body == b"a"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.RETRIED, Outcome.DEAD_LETTERED, Outcome.RELEASED])
+def test_a_settlement_whose_reply_is_lost_has_happened_once(
+    redis_url: str, client: Client, queue: str, outcome: Outcome
+) -> None:
+    """The message is in one place."""
+    with proxy_to(redis_url) as proxy:
+        driver, layout = Driver(proxy.url), LegacyLayout(queue, 90)
+        client.rpush(queue, b"a")
+        taken = driver.run(layout.reserve(entropy.new_token()))
+        assert taken is not None
+        command = layout.settle(taken, Settlement(outcome, b"b", f"{queue}.dlq"))
+        assert command is not None
+        client.script_load(lua.LEGACY_SETTLE.source)
+        proxy.cut_before_the_reply_to(taken.token.encode(), times=9)
+        with pytest.raises(ConnectionLostError):
+            driver.send(command)
+        assert proxy.requests_with(b"EVALSHA") >= 1
+    assert client.llen(queue) + client.llen(f"{queue}.dlq") == 1
     assert client.llen(f"{queue}:processing") == 0
 
 
@@ -183,8 +220,8 @@ def test_a_unix_socket_serves(own_server: Callable[..., str], tmp_path: Any) -> 
     own_server("--unixsocket", str(path))
     publisher = RedisPublisher(f"unix://{path}", "orders")
     assert publisher.publish("urn:a", {})
-    assert publisher._place.address == str(path)
-    assert publisher._place.port is None
+    assert publisher._destination.address == str(path)
+    assert publisher._destination.port is None
 
 
 def test_an_idle_connection_that_the_server_closed_is_replaced(
@@ -192,12 +229,10 @@ def test_an_idle_connection_that_the_server_closed_is_replaced(
 ) -> None:
     """A publish after a long pause does not pay for it with an error."""
     publisher.publish("urn:a", {})
-    own = publisher._driver._own
-    (killed,) = [
-        each for each in client.client_list() if each["cmd"].lower() in ("rpush", "lpush")
-    ][-1:]
-    client.client_kill_filter(_id=killed["id"])
-    own.used -= 5  # the pause
+    driver = publisher._driver
+    ours = driver.send(Command("CLIENT", (), ("ID",), int))
+    client.client_kill_filter(_id=ours)
+    driver._own.used -= 5  # the pause
     publisher.publish("urn:a", {})
     assert client.llen(queue) == 2
 
@@ -244,36 +279,94 @@ def test_a_forked_child_does_not_use_its_parents_connection(
     assert client.llen(queue) == 3
 
 
-def test_an_interrupted_command_leaves_no_reply_behind(redis_url: str) -> None:
-    """A signal may come at any point; the next command reads its own reply."""
-    code = f"""
-import signal, redis
+INTERRUPTED = """
+import random, signal, sys
+sys.modules["hiredis"] = None  # its C code does not survive exceptions that come from outside
+import redis
 from babelqueue_redis.core.command import Command
 from babelqueue_redis.sync.driver import Driver
 
-class Alarm(Exception): pass
-def ring(*_): raise Alarm
+url, seen, fresh = sys.argv[1], sys.argv[2] == "seen", sys.argv[3] == "fresh"
+if seen:
+    from opentelemetry.instrumentation.redis import RedisInstrumentor
+    RedisInstrumentor().instrument()
 
-driver = Driver(redis.Redis.from_url({redis_url!r}))
-echo = lambda text: Command("ECHO", (), (text,), bytes.decode)
-driver.send(echo("warm"))
+class Alarm(Exception): pass
+armed = False
+def ring(*_):
+    if armed: raise Alarm
 signal.signal(signal.SIGALRM, ring)
-interrupted = 0
-for i in range(3000):
+
+echo = lambda text: Command("ECHO", (), (text,), bytes.decode)
+database = lambda reply: reply.decode().partition(" db=")[2][0]
+where = lambda: Command("CLIENT", (), ("INFO",), database)
+driver, interrupted = Driver(redis.Redis.from_url(url.replace("/0", "/5")), shows_spans=seen), 0
+for i in range(1500):
+    if fresh:
+        driver.close()
+    longest = 0.0012 if fresh else 0.0002
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.00001 + (i % 50) * 0.000003)
+        armed = True
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(0.00001, longest))
         assert driver.send(echo(str(i))) == str(i)
     except Alarm:
         interrupted += 1
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    except Alarm:
-        pass
+    armed = False
+    signal.setitimer(signal.ITIMER_REAL, 0)
     assert driver.send(echo("after")) == "after"
+    assert driver.send(where()) == "5"
 print(interrupted)
 """
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("sight", ["unseen", "seen"])
+@pytest.mark.parametrize("link", ["held", "fresh"])
+def test_an_interrupted_command_leaves_nothing_behind(
+    redis_url: str, sight: str, link: str
+) -> None:
+    """A signal may come at any point: the next command has its own reply, in the right database.
+
+    While connecting and later, through our connection and through an instrumented client.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, redis_url, sight, link],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 0
+
+
+@pytest.fixture
+def _seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrap ``execute_command``, as an instrumentation of redis-py does."""
+    plain: Any = redis.Redis.execute_command
+
+    @functools.wraps(plain)
+    def wrapped(self: redis.Redis, *args: Any, **options: Any) -> Any:
+        return plain(self, *args, **options)
+
+    monkeypatch.setattr(redis.Redis, "execute_command", wrapped)
+
+
+@pytest.mark.usefixtures("_seen")
+def test_an_instrumented_client_does_not_send_twice_either(
+    redis_url: str, client: Client, queue: str
+) -> None:
+    """The default retry of redis-py stays out of it."""
+    with proxy_to(redis_url) as proxy:
+        publisher = RedisPublisher(redis.Redis.from_url(proxy.url), queue)
+        publisher.publish("urn:a", {})
+        proxy.cut_before_the_reply_to(b"RPUSH", times=9)
+        with pytest.raises(PublishError, match="may be stored") as caught:
+            publisher.publish("urn:a", {})
+        assert proxy.requests_with(b"RPUSH") == 2
+    assert caught.value.may_be_stored
+    assert client.llen(queue) == 2
+    unconnected = RedisPublisher(redis.Redis(port=free_port()), queue)
+    with pytest.raises(PublishError, match="was not stored"):
+        unconnected.publish("urn:a", {})
 
 
 def test_errors_of_redis_py_do_not_leave_the_driver(redis_url: str, queue: str) -> None:
@@ -286,6 +379,58 @@ def test_errors_of_redis_py_do_not_leave_the_driver(redis_url: str, queue: str) 
         Driver(f"redis://user:secret@127.0.0.1:{free_port()}").send(command)
     assert isinstance(lost.value.__cause__, redis.RedisError)
     assert "secret" not in str(lost.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://bob:s3c/ret@127.0.0.1",
+        "redis://bob:s3c#ret@127.0.0.1",
+        "redis://bob:s3c?ret@127.0.0.1",
+        "redis://bob:s3c[ret@127.0.0.1",
+    ],
+)
+def test_a_url_that_cannot_be_read_is_not_quoted(url: str) -> None:
+    """Its password would be."""
+    with pytest.raises(ConfigurationError) as caught:
+        RedisPublisher(url, "orders")
+    assert "s3c" not in str(caught.value)
+
+
+def test_a_client_given_for_the_queue_is_not_shown() -> None:
+    """Its representation holds a password on some versions of redis-py."""
+    with pytest.raises(ConfigurationError) as caught:
+        RedisConsumer("redis://127.0.0.1", redis.Redis(password="s3cret"))  # type: ignore[arg-type]  # noqa: S106
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_refusal_does_not_repeat_what_was_sent(own_server: Callable[..., str]) -> None:
+    """A server without RPUSH quotes the arguments of the unknown command."""
+    url = own_server("--rename-command", "RPUSH", "")
+    with pytest.raises(PublishError, match="unknown command") as caught:
+        RedisPublisher(url, "orders").publish("urn:a", {}, headers={"authorization": "s3cret"})
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), "5", 1e12])
+def test_a_socket_timeout_that_cannot_work_is_told_at_construction(timeout: Any) -> None:
+    """Rather than at the first command, by somebody else's exception."""
+    with pytest.raises(ConfigurationError, match="socket_timeout"):
+        RedisConsumer(redis.Redis(socket_timeout=timeout), "orders")
+
+
+def test_a_demoted_master_is_left(own_server: Callable[..., str]) -> None:
+    """The next command connects anew, and asks the name again."""
+    url = own_server()
+    publisher = RedisPublisher(url, "orders")
+    publisher.publish("urn:a", {})
+    admin = redis.Redis.from_url(url)
+    admin.replicaof("127.0.0.1", free_port())
+    with pytest.raises(PublishError, match="read only"):
+        publisher.publish("urn:a", {})
+    assert publisher._driver._own.connection is None
+    admin.replicaof("NO", "ONE")
+    publisher.publish("urn:a", {})
 
 
 def test_a_wrong_password_is_not_echoed(own_server: Callable[..., str]) -> None:

@@ -16,7 +16,7 @@ from babelqueue_redis import (
     RedisConsumer,
     RedisPublisher,
 )
-from babelqueue_redis.envelope import accepts
+from babelqueue_redis.verdict import accepts
 from tests.support.redis_types import Client
 
 

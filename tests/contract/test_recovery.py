@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from babelqueue_redis import Outcome, RedisConsumer, RedisPublisher, entropy
+from babelqueue_redis import CommandRefusedError, Outcome, RedisConsumer, RedisPublisher, entropy
+from babelqueue_redis.core.command import ErrorReply
 from babelqueue_redis.core.settlement import ACK, GIVE_BACK, Settlement
 from babelqueue_redis.layouts import LegacyLayout
 from babelqueue_redis.sync.driver import Driver
@@ -169,10 +170,12 @@ def test_a_batch_size_bounds_one_sweep(client: Client, queue: str) -> None:
     assert driver.run(LegacyLayout(queue, 10).sweep(NOW)) == 93
 
 
-def fill(client: Client, queue: str, count: int, *, sortable: bool = True) -> list[bytes]:
+def fill(
+    client: Client, queue: str, count: int, *, sortable: bool = True, size: int = 0
+) -> list[bytes]:
     """Put expired reservations of one second into the processing list, oldest first."""
     tokens = [entropy.new_token(i) if sortable else uuid.uuid4().hex for i in range(count)]
-    elements = [f"element {i}".encode() for i in range(count)]
+    elements = [f"element {i}".ljust(size).encode() for i in range(count)]
     with client.pipeline(transaction=False) as pipe:
         pipe.rpush(f"{queue}:processing", *elements)
         pipe.zadd(
@@ -195,8 +198,7 @@ def test_20_000_expired_reservations_come_back_in_order_none_twice(
     assert client.lrange(queue, 0, -1) == elements
     assert client.llen(f"{queue}:processing") == client.zcard(f"{queue}:processing:deadlines") == 0
     stats = client.info("commandstats")
-    calls = stats["cmdstat_zrangebyscore"]["calls"]
-    assert 20_000 / 500 <= calls <= 20_000 / 500 + 1
+    assert stats["cmdstat_evalsha"]["calls"] == 20_000 / 500 + 1  # it was unknown at first
     assert stats["cmdstat_lrem"]["calls"] == 20_000
 
 
@@ -207,7 +209,7 @@ def test_random_tokens_of_other_makers_end_a_call_after_ten_scans(
     client, queue = private_client, "orders"
     driver, layout = Driver(client), LegacyLayout(queue, 10)
     elements = fill(client, queue, 5000, sortable=False)
-    chunk = layout._sweep_chunk(-1, NOW)
+    chunk = layout._sweep_chunk(0, NOW)
     client.config_resetstat()
     swept = driver.send(chunk)
     assert swept.more
@@ -218,14 +220,72 @@ def test_random_tokens_of_other_makers_end_a_call_after_ten_scans(
     assert sorted(client.lrange(queue, 0, -1)) == sorted(elements)
 
 
-def test_reserving_sweeps_first_and_goes_on_after_a_long_sweep(client: Client, queue: str) -> None:
-    """The oldest expired one is taken, even when the queue was empty."""
+def test_reserving_sweeps_first_and_a_long_sweep_goes_on_with_the_next(
+    client: Client, queue: str
+) -> None:
+    """The oldest expired one is taken at once; its lease does not run while others are moved."""
     driver, layout = Driver(client), LegacyLayout(queue, 10)
     elements = fill(client, queue, 1200)
-    taken = take(driver, layout)
-    assert taken.body == elements[0]
-    assert client.lrange(queue, 0, -1) == elements[1:]
-    assert client.lrange(f"{queue}:processing", 0, -1) == [elements[0]]
+    taken = [take(driver, layout).body for _ in range(3)]
+    assert taken == elements[:3]
+    assert client.lrange(queue, 0, -1) == elements[3:]
+    assert client.lrange(f"{queue}:processing", 0, -1) == elements[:3]
+
+
+def test_a_sweep_moves_about_a_mebibyte_in_one_call(client: Client, queue: str) -> None:
+    """Large elements must not hold the server up."""
+    driver, layout = Driver(client), LegacyLayout(queue, 10)
+    elements = fill(client, queue, 40, size=200_000)
+    swept = driver.send(layout._sweep_chunk(0, NOW))
+    assert (swept.seen, swept.more) == (10, True)
+    assert driver.run(layout.sweep(NOW)) == 30
+    assert client.lrange(queue, 0, -1) == elements
+
+
+@pytest.mark.parametrize("denied", ["-lpos", "-zrangebyscore"])
+def test_a_sweep_that_is_refused_strands_nothing(
+    own_server: Callable[..., str], denied: str
+) -> None:
+    """What is there is delivered; the refusal is raised once nothing is."""
+    url = own_server()
+    admin = redis.Redis.from_url(url)
+    rules = {"enabled": True, "passwords": "+pw", "keys": "*", "commands": ["+@all", denied]}
+    admin.acl_setuser("worker", **rules)  # type: ignore[arg-type]
+    RedisPublisher(url, "orders").publish_many([("urn:a", {})] * 3)
+    fill(admin, "orders", 1)
+    handlers = {"urn:a": lambda envelope: None}
+    restricted = url.replace("redis://", "redis://worker:pw@")
+    consumer = RedisConsumer(restricted, "orders", handlers, retry_after=None)
+    assert [consumer.poll(0) for _ in range(3)] == [Outcome.ACKED] * 3
+    with pytest.raises(CommandRefusedError, match="legacy_sweep on orders"):
+        consumer.poll(0)
+    assert admin.llen("orders:processing") == 1
+
+
+def test_a_settlement_searches_from_the_newest(client: Client, queue: str) -> None:
+    """It stands at the tail, behind whatever is stuck."""
+    driver, layout = Driver(client), LegacyLayout(queue, 10)
+    client.rpush(f"{queue}:processing", BODY, b"between")
+    client.rpush(queue, BODY)
+    assert send(driver, layout, take(driver, layout), ACK)
+    assert client.lrange(f"{queue}:processing", 0, -1) == [BODY, b"between"]
+
+
+def test_a_denied_wait_does_not_spin(own_server: Callable[..., str]) -> None:
+    """Its pauses double, from 100 ms to 1 s."""
+    url = own_server()
+    admin = redis.Redis.from_url(url)
+    rules = {"enabled": True, "passwords": "+pw", "keys": "*", "commands": ["+@all", "-blmove"]}
+    admin.acl_setuser("worker", **rules)  # type: ignore[arg-type]
+    RedisConsumer(url.replace("redis://", "redis://worker:pw@"), "orders").poll(1)
+    assert admin.info("commandstats")["cmdstat_blmove"]["rejected_calls"] <= 5
+    pauses = [layout_wait(idle) for idle in range(8)]
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0]
+
+
+def layout_wait(idle: int) -> float:
+    """Return the pause after a refused wait."""
+    return LegacyLayout("q").wait(1, idle).parse(ErrorReply("unknown command"))
 
 
 def test_reserving_finds_what_a_later_chunk_brought_back(client: Client, queue: str) -> None:

@@ -14,11 +14,11 @@ from babelqueue.headers import headers_from_context
 from babelqueue.redis_transport import RedisTransport, _frame_value, _unframe
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry import trace
 
 from babelqueue_carrier import frame_value, unframe
 from babelqueue_redis import Envelope, Outcome, PoisonError, RedisConsumer, RedisPublisher
-from babelqueue_redis.envelope import verdict
-from opentelemetry import trace
+from babelqueue_redis.verdict import verdict
 from tests.support.redis_types import Client
 from tests.support.spans import Spans
 

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from babelqueue_redis.envelope import accepts
+from babelqueue_redis.verdict import accepts
 from kit.otlp import Receiver, Span, environment, receiver
 from tests.support.redis_types import Client
 from tests.support.waiting import eventually
@@ -41,16 +41,28 @@ def received() -> Iterator[Receiver]:
         yield started
 
 
-def start(
-    program: str, url: str, queue: str, received: Receiver, **env: str
-) -> subprocess.Popen[str]:
-    """Run a program under the tool."""
-    return subprocess.Popen(
-        [str(TOOL), sys.executable, "-c", program, url, queue],
-        env={**os.environ, **environment(received.endpoint, "service"), **env},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(redis_url: str, queue: str, received: Receiver) -> Iterator[Start]:
+    """Start programs under the tool, and end them."""
+    started: list[subprocess.Popen[str]] = []
+
+    def make(program: str, **env: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [str(TOOL), sys.executable, "-c", program, redis_url, queue],
+            env={**os.environ, **environment(received.endpoint, "service"), **env},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield make
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def by_name(spans: list[Span]) -> list[str]:
@@ -58,12 +70,10 @@ def by_name(spans: list[Span]) -> list[str]:
     return sorted(span.name.split()[0] for span in spans)
 
 
-def test_a_trace_crosses_the_queue_between_two_processes(
-    redis_url: str, queue: str, received: Receiver
-) -> None:
+def test_a_trace_crosses_the_queue_between_two_processes(start: Start, received: Receiver) -> None:
     """A publish keeps its Redis span; the worker's own traffic makes none."""
-    start(PRODUCER, redis_url, queue, received).communicate(timeout=60)
-    worker = start(WORKER, redis_url, queue, received)
+    start(PRODUCER).communicate(timeout=60)
+    worker = start(WORKER)
     assert worker.stdout is not None
     assert worker.stdout.readline() == "ready\n"
     assert worker.stdout.readline() == "handled\n"
@@ -79,15 +89,16 @@ def test_a_trace_crosses_the_queue_between_two_processes(
     assert len({span.trace_id for span in spans}) == 1
 
 
-def test_an_idle_worker_exports_nothing(
-    redis_url: str, client: Client, queue: str, received: Receiver
-) -> None:
+def test_an_idle_worker_exports_nothing(start: Start, client: Client, received: Receiver) -> None:
     """Polling, sweeping and waiting are nobody's business."""
-    blocked = client.info("clients")["blocked_clients"]
-    worker = start(WORKER, redis_url, queue, received)
-    eventually(lambda: client.info("clients")["blocked_clients"] > blocked)
-    calls = client.info("stats")["total_commands_processed"]
-    eventually(lambda: client.info("stats")["total_commands_processed"] > calls + 20)
+
+    def waits() -> int:
+        stats = client.info("commandstats").get("cmdstat_blmove", {"calls": 0})
+        return int(stats["calls"])
+
+    before = waits()
+    worker = start(WORKER)
+    eventually(lambda: waits() >= before + 4)
     worker.send_signal(signal.SIGTERM)
     worker.communicate(timeout=60)
     assert received.spans == []
@@ -102,10 +113,10 @@ def test_an_idle_worker_exports_nothing(
     ids=str,
 )
 def test_switched_off_it_stores_a_bare_envelope(
-    redis_url: str, client: Client, queue: str, received: Receiver, env: dict[str, str]
+    start: Start, client: Client, queue: str, received: Receiver, env: dict[str, str]
 ) -> None:
     """Byte for byte what it would be without the tool."""
-    start(PRODUCER, redis_url, queue, received, **env).communicate(timeout=60)
+    start(PRODUCER, **env).communicate(timeout=60)
     assert accepts(client.lindex(queue, 0))
     assert received.spans == []
 

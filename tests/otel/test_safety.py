@@ -2,19 +2,28 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import metadata
-
-import pytest
-from opentelemetry.instrumentation.utils import suppress_instrumentation
-from opentelemetry.sdk.trace import TracerProvider
+from typing import Any
 
 import opentelemetry.instrumentation.babelqueue as instrumentation
-from babelqueue_redis import Envelope, Outcome, RedisConsumer, RedisPublisher, hooks
-from babelqueue_redis.envelope import accepts
-from opentelemetry import context, propagate, trace
+import pytest
+from opentelemetry import baggage, context, propagate, trace
 from opentelemetry.instrumentation.babelqueue import BabelQueueInstrumentor
 from opentelemetry.instrumentation.babelqueue.telemetry import Telemetry
+from opentelemetry.instrumentation.utils import suppress_instrumentation
+from opentelemetry.propagators.textmap import (
+    TextMapPropagator,
+    default_getter,
+    default_setter,
+)
+from opentelemetry.sdk.trace import TracerProvider
+
+from babelqueue_redis import Envelope, Outcome, RedisConsumer, RedisPublisher, hooks
+from babelqueue_redis.verdict import accepts
 from tests.support.redis_types import Client
 from tests.support.spans import Spans
 
@@ -81,7 +90,13 @@ def test_a_disabled_sdk_stores_the_bare_envelope(
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     hook = Telemetry(TracerProvider())
     monkeypatch.setattr(hooks, "_registered", (hook,))
-    publisher.publish("urn:a", {})
+    remote = trace.NonRecordingSpan(trace.SpanContext(1, 2, is_remote=True))
+    here = baggage.set_baggage("user", "7", trace.set_span_in_context(remote))
+    token = context.attach(here)
+    try:
+        publisher.publish("urn:a", {})
+    finally:
+        context.detach(token)
     assert accepts(client.lindex(queue, 0))
 
 
@@ -129,6 +144,45 @@ def test_a_propagator_that_fails_breaks_nothing(
     assert all(span.end_time for span in spans.all)
 
 
+class OddPropagator(TextMapPropagator):
+    """Writes a header that is no text."""
+
+    fields: set[str] = set()  # noqa: RUF012 - the base's
+
+    def __init__(self, name: Any, value: Any) -> None:
+        self.odd = (name, value)
+
+    def extract(self, carrier: Any, context: Any = None, getter: Any = default_getter) -> Any:
+        """Read nothing."""
+        return context
+
+    def inject(self, carrier: Any, context: Any = None, setter: Any = default_setter) -> None:
+        """Write the odd header."""
+        setter.set(carrier, *self.odd)
+
+
+@pytest.mark.parametrize(
+    "odd", [("x", 1), ("x", None), ("x", b"y"), ("x", "\ud800"), (5, "x")], ids=str
+)
+def test_a_propagator_that_writes_no_text_breaks_nothing(
+    spans: Spans,
+    publisher: RedisPublisher,
+    client: Client,
+    queue: str,
+    request: pytest.FixtureRequest,
+    caplog: pytest.LogCaptureFixture,
+    odd: tuple[Any, Any],
+) -> None:
+    """The message is stored, without the header; the log has a line."""
+    request.addfinalizer(partial(propagate.set_global_textmap, propagate.get_global_textmap()))
+    propagate.set_global_textmap(OddPropagator(*odd))
+    publisher.publish("urn:a", {})
+    publisher.publish_many([("urn:a", {}), ("urn:b", {})])
+    assert [accepts(element) for element in client.lrange(queue, 0, -1)] == [True] * 3
+    assert "made no publication" in caplog.text
+    assert len(spans.all) == 2
+
+
 @pytest.mark.parametrize(
     "method", ["start_span", "set_attribute", "record_exception", "set_status", "end"]
 )
@@ -144,11 +198,14 @@ def test_a_span_that_fails_breaks_nothing(
     class BrokenSpan(trace.NonRecordingSpan):
         pass
 
-    class BrokenTracer(trace.NoOpTracer):
+    class BrokenTracer(trace.Tracer):
         def start_span(self, *_: object, **__: object) -> trace.Span:
             if method == "start_span":
                 raise RuntimeError
             return BrokenSpan(trace.SpanContext(1, 2, is_remote=False))
+
+        def start_as_current_span(self, *_: object, **__: object) -> Any:
+            raise NotImplementedError
 
     class BrokenProvider(trace.TracerProvider):
         def get_tracer(self, *_: object, **__: object) -> trace.Tracer:
@@ -193,6 +250,67 @@ def test_a_handler_that_never_detaches_does_not_reach_the_next_message(
         pass
     assert seen == [None, None]
     assert spans.all
+
+
+WITHOUT_SDK = """
+import importlib.abc, sys
+
+class NoSdk(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0:1] and name.startswith("opentelemetry.sdk"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, NoSdk())
+import redis
+from babelqueue_redis import RedisConsumer, RedisPublisher
+from opentelemetry.instrumentation.babelqueue import BabelQueueInstrumentor
+
+BabelQueueInstrumentor().instrument()
+url, queue = sys.argv[1:]
+RedisPublisher(url, queue).publish("urn:a", {})
+print(RedisConsumer(url, queue, {"urn:a": lambda envelope: None}).poll(0))
+RedisPublisher(url, queue).publish("urn:a", {})
+"""
+
+
+def test_without_the_sdk_installed_the_instrumentation_does_nothing(
+    redis_url: str, client: Client, queue: str
+) -> None:
+    """It needs the API only."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SDK, redis_url, queue],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "acked\n", done.stderr
+    assert accepts(client.lindex(queue, 0))
+
+
+def test_the_error_of_an_exception_without_a_message_is_recorded(
+    spans: Spans, publisher: RedisPublisher, consumer_of: Make
+) -> None:
+    """Its class may refuse to print it."""
+
+    class Unprintable(Exception):  # noqa: N818
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def handle(_: Envelope) -> None:
+        raise Unprintable
+
+    publisher.publish("urn:a", {})
+    assert consumer_of({"urn:a": handle}, on_error=lambda *_: None).poll(0) is Outcome.RETRIED
+    span = spans.all[-1]
+    assert span.status.status_code is trace.StatusCode.ERROR
+    assert "Unprintable" in str((span.attributes or {})["error.type"])
+
+
+def test_the_extra_installs_the_instrumentation() -> None:
+    """``babelqueue-redis[otel]``."""
+    requires = metadata.requires("babelqueue-redis") or []
+    (wanted,) = [each for each in requires if "opentelemetry-instrumentation" in each]
+    assert 'extra == "otel"' in wanted.replace("'", '"')
 
 
 @pytest.mark.parametrize("missing", ["absent", "too old", "broken"])

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 import redis
+from opentelemetry import baggage, context, propagate, trace
 from opentelemetry.propagators.b3 import B3MultiFormat
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
@@ -15,7 +16,6 @@ from opentelemetry.trace import SpanKind, StatusCode
 from babelqueue_carrier import inject, uuid_of
 from babelqueue_redis import Envelope, Outcome, PublishError, RedisConsumer, RedisPublisher
 from kit.redis_server import free_port
-from opentelemetry import baggage, context, propagate, trace
 from tests.support.instrumented import instrumented
 from tests.support.redis_types import Client
 from tests.support.spans import Spans
@@ -59,7 +59,7 @@ def test_a_delivery_is_the_child_of_its_publish(
         "messaging.babelqueue.message.urn": "urn:a",
         "messaging.babelqueue.layout": "legacy",
         "server.address": "127.0.0.1",
-        "server.port": publisher._place.port,
+        "server.port": publisher._destination.port,
     }
     assert sent.attributes == {
         **both,
@@ -200,12 +200,29 @@ def test_the_explicit_way_joins_the_same_trace(
 def test_headers_that_do_not_name_a_context_travel_with_one(
     spans: Spans, publisher: RedisPublisher, client: Client, queue: str
 ) -> None:
-    """The caller's are kept, a malformed traceparent is replaced."""
-    publisher.publish("urn:a", {}, headers={"tenant": "acme", "traceparent": "nonsense"})
+    """What the caller gave is never changed; what is missing is added."""
+    publisher.publish("urn:a", {}, headers={"tenant": "acme"})
     headers = json.loads(client.lindex(queue, 0))["headers"]
     (sent,) = spans.all
     assert headers["tenant"] == "acme"
     assert f"{sent.context.span_id:016x}" in headers["traceparent"]
+
+
+def test_a_malformed_creation_context_is_the_callers_all_the_same(
+    spans: Spans, publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
+) -> None:
+    """It stays; the envelope's trace id keeps the trace together."""
+    token = context.attach(baggage.set_baggage("user", "7"))
+    try:
+        publisher.publish("urn:a", {}, headers={"traceparent": "nonsense", "baggage": "mine=1"})
+    finally:
+        context.detach(token)
+    headers = json.loads(client.lindex(queue, 0))["headers"]
+    assert headers == {"traceparent": "nonsense", "baggage": "mine=1"}
+    consumer_of({"urn:a": lambda envelope: None}).poll(0)
+    sent, taken = spans.all
+    assert sent.kind is SpanKind.PRODUCER
+    assert taken.context.trace_id == sent.context.trace_id
 
 
 def test_a_given_trace_id_is_kept(

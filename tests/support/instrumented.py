@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-
 from opentelemetry import trace
 from opentelemetry.instrumentation.babelqueue import BabelQueueInstrumentor
+from opentelemetry.sdk.trace import TracerProvider
+
 from tests.support.spans import Spans
 
 

@@ -1,29 +1,24 @@
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import decimal
+import enum
 import json
 import logging
 import math
 import uuid
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from babelqueue_redis import EnvelopeError, PoisonError
-from babelqueue_redis.envelope import (
-    INT64_MAX,
-    accepts,
-    decode,
-    encode,
-    make,
-    members,
-    verdict,
-    with_attempts,
-)
+from babelqueue_redis.envelope import encode, make, members, with_attempts
 from babelqueue_redis.strict_json import MAX_DEPTH
+from babelqueue_redis.verdict import INT64_MAX, accepts, decode, verdict
 
 FIELDS: dict[str, Any] = {
     "queue": "orders",
@@ -113,7 +108,7 @@ POISON = {
     "byte order mark": b'\xef\xbb\xbf{"job":"urn:a"}',
     "trailing bytes": b'{"job":"urn:a"}x',
     "control character": b'{"job":"urn:a","x":"\n"}',
-    "too deep": b'{"job":"urn:a","x":' + b"[" * 1001 + b"]" * 1001 + b"}",
+    "too deep": b'{"job":"urn:a","x":' + b"[" * 501 + b"]" * 501 + b"}",
     "far too deep": b'{"job":"urn:a","x":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001,
     "5 000 digits": b'{"job":"urn:a","data":{"n":' + b"9" * 5000 + b"}}",
     "attempts beyond int64": b'{"job":"urn:a","attempts":9223372036854775808}',
@@ -153,11 +148,37 @@ def test_depth_is_bounded_the_same_on_every_python() -> None:
     """Brackets inside strings do not count, siblings do not add up."""
     assert not isinstance(verdict(b'{"job":"urn:a","x":"' + b"[" * 5000 + b'"}'), PoisonError)
     assert not isinstance(verdict(b'{"job":"urn:a","x":[' + b"[]," * 5000 + b"[]]}"), PoisonError)
-    nested = b'{"job":"urn:a","x":' + b"[" * 700 + b"]" * 700 + b"}"
+    assert isinstance(verdict(b'{"job":"urn:a","x":' + b"[" * 500 + b"]" * 500 + b"}"), PoisonError)
+    nested = b'{"job":"urn:a","x":' + b"[" * 499 + b"]" * 499 + b"}"
     assert not isinstance(verdict(nested), PoisonError)
 
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        b"[" * 2000 + b'"' + b'\\"' * 1_000_000,
+        b'"' * 2_000_000 + b"[" * 2000,
+        b"[" * 2_000_000,
+        b'{"job":"urn:a","x":[' + b'"\\\\\\"",' * 300_000 + b"[]" + b",[]" * 2000 + b"]}",
+        b'{"job":"urn:a","x":"' + b'\\"' * 1_000_000 + b'","y":[' + b"[]," * 2000 + b"[]]}",
+    ],
+    ids=lambda hostile: hostile[:20],
+)
+def test_a_verdict_takes_time_in_proportion(hostile: bytes) -> None:
+    """Megabytes of quotes, backslashes and brackets do not stop a worker."""
+    verdict(hostile)
+
+
+def test_a_representation_keeps_the_payload_to_itself() -> None:
+    """Representations end up in logs."""
+    found = decode(encode(make("urn:a", {"s": "secret"}, **FIELDS)))
+    assert "secret" not in repr(found)
+    assert FIELDS["message_id"] in repr(found)
+
+
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -190,6 +211,19 @@ class Opaque:
     """Something without a JSON form."""
 
 
+@dataclasses.dataclass
+class Holder:
+    """Something with a JSON form, as far as what it holds has one."""
+
+    held: Any
+
+
+class Odd(enum.Enum):
+    """A value that JSON does not have."""
+
+    NAN = math.nan
+
+
 BAD_DATA = [
     None,
     5,
@@ -201,6 +235,10 @@ BAD_DATA = [
     {"a": "\ud800"},
     {"\ud800": 1},
     {"a": Opaque()},
+    {"a": Holder(math.nan)},
+    {"a": [Holder(Holder(math.inf))]},
+    {"a": Odd.NAN},
+    {"a": msgspec.Raw(b'garbage"')},
     {"a": {(1, 2): 3}},
 ]
 
@@ -219,6 +257,8 @@ def test_data_nested_too_deep_or_in_a_circle_is_refused() -> None:
         deep = [deep]
     with pytest.raises(EnvelopeError):
         make("urn:a", {"deep": deep}, **FIELDS)
+    with pytest.raises(EnvelopeError):
+        make("urn:a", {"deep": [None, deep]}, **FIELDS)
     circle: dict[str, Any] = {}
     circle["circle"] = circle
     with pytest.raises(EnvelopeError):

@@ -9,7 +9,7 @@ import pytest
 
 from babelqueue_redis import hooks
 from babelqueue_redis.hooks import Hook
-from babelqueue_redis.values import Place, Publication
+from babelqueue_redis.values import Destination, Publication
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,9 @@ def _no_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hooks, "_registered", ())
 
 
-PUBLICATION = Publication(Place("q", "legacy"), "urn:a", "id", None, {}, msgspec.Raw(b"{}"), {}, 0)
+PUBLICATION = Publication(
+    Destination("q", "legacy"), "urn:a", "id", None, {}, msgspec.Raw(b"{}"), {}, 0
+)
 
 
 class Adds(Hook):
@@ -95,6 +97,80 @@ class Broken(Hook):
     def __exit__(self, *_: object) -> None:
         if self.where == "exit":
             raise RuntimeError
+
+
+BAD_CHANGES: list[dict[str, object]] = [
+    {"headers": {"a": 1}},
+    {"headers": None.__class__},
+    {"urn": " "},
+    {"trace_id": 5},
+    {"data": "x"},
+    {"meta": {"id": "mine"}},
+    {"destination": Destination("elsewhere", "legacy")},
+]
+
+
+@pytest.mark.parametrize("change", BAD_CHANGES, ids=str)
+def test_a_change_that_cannot_be_published_is_not_made(
+    change: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would fail the publish, which is not the hook's to do."""
+
+    class Spoils(Hook):
+        def publishing(
+            self, publication: Publication
+        ) -> contextlib.AbstractContextManager[Publication]:
+            return contextlib.nullcontext(msgspec.structs.replace(publication, **change))
+
+        def publishing_many(
+            self, publications: tuple[Publication, ...]
+        ) -> contextlib.AbstractContextManager[tuple[Publication, ...]]:
+            return contextlib.nullcontext(publications[:1])
+
+    hooks.register(Spoils())
+    with hooks.publishing(PUBLICATION) as publication:
+        assert publication == PUBLICATION
+    with hooks.publishing_many((PUBLICATION, PUBLICATION)) as publications:
+        assert publications == (PUBLICATION, PUBLICATION)
+    assert caplog.text.count("Spoils made no publication") == 2
+
+
+def test_a_hook_may_change_what_a_producer_may(caplog: pytest.LogCaptureFixture) -> None:
+    """URN, chain, headers and extra entries; the message stays the same one."""
+
+    class Changes(Hook):
+        def publishing(
+            self, publication: Publication
+        ) -> contextlib.AbstractContextManager[Publication]:
+            changed = publication.carrying({"k": "v", "": "x"}, " chain ")
+            return contextlib.nullcontext(
+                msgspec.structs.replace(changed, urn=" urn:b ", message_id="x")
+            )
+
+    hooks.register(Changes())
+    with hooks.publishing(PUBLICATION) as publication:
+        assert (publication.urn, publication.trace_id) == ("urn:b", "chain")
+        assert publication.headers == {"k": "v"}
+        assert publication.message_id == PUBLICATION.message_id
+    assert not caplog.records
+
+
+def test_hooks_that_are_equal_are_two() -> None:
+    """A hook is told by its identity."""
+
+    class Equal(Hook):
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Equal)
+
+        def __hash__(self) -> int:
+            return 0
+
+    first, second = Equal(), Equal()
+    hooks.register(first)
+    hooks.register(second)
+    assert len(hooks._registered) == 2
+    hooks.unregister(second)
+    assert hooks._registered[0] is first
 
 
 @pytest.mark.parametrize("where", ["call", "enter", "value", "exit"])

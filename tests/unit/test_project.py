@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from importlib import metadata
 from pathlib import Path
 
 import pytest
-
 from opentelemetry.instrumentation.babelqueue.version import __version__
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,7 @@ def test_functions_and_modules_stay_small(package: str) -> None:
     """A newcomer finds the room for a change in a minute."""
     for path in (ROOT / "packages" / package / "src").rglob("*.py"):
         text = path.read_text()
-        assert len(text.splitlines()) <= 320, path
+        assert len(text.splitlines()) <= 300, path
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert code_lines(node) <= 40, f"{path}: {node.name}"
@@ -73,9 +73,14 @@ def test_every_dependency_is_justified() -> None:
 def test_no_machine_is_named() -> None:
     """No paths of a home directory, no addresses of a registry."""
     wanted = re.compile(r"/(?:root|home)/|/work/|pypi\.org|registry\.npmjs|files\.pythonhosted")
-    for path in ROOT.rglob("*"):
-        parts = path.relative_to(ROOT).parts
-        hidden = any(part.startswith(".") and part != ".ci" for part in parts)
-        if path.is_file() and not hidden and path.suffix in {".py", ".md", ".toml", ".lua", ""}:
-            text = path.read_text(errors="ignore")
-            assert not wanted.search(text) or path == Path(__file__), path
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        path = ROOT / name
+        if path.is_file() and path != Path(__file__):
+            assert not wanted.search(path.read_text(errors="ignore")), path

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from babelqueue_redis import Envelope, EnvelopeError
+from babelqueue_redis import ConfigurationError, Envelope, EnvelopeError
 from babelqueue_redis.core.routing import Routes, resolve
 
 ENVELOPE = Envelope("urn:a")
@@ -43,7 +43,7 @@ GOOD: list[tuple[Callable[..., Any], int]] = [
     (lambda envelope, raw, headers: (envelope, raw, headers), 3),
     (lambda *args: args, 3),
     (lambda envelope, *rest: (envelope, *rest), 3),
-    (two_with_default, 2),
+    (two_with_default, 1),
     (four_with_default, 3),
     (keyword_with_default, 1),
     (Callable1(), 1),
@@ -55,10 +55,35 @@ GOOD: list[tuple[Callable[..., Any], int]] = [
 @pytest.mark.parametrize(("handler", "arity"), GOOD)
 def test_a_handler_gets_as_much_as_it_takes(handler: Callable[..., Any], arity: int) -> None:
     """One, two or three arguments, by its signature."""
-    assert resolve(handler)(ENVELOPE, b"raw", HEADERS) == (ENVELOPE, b"raw", HEADERS)[:arity]
+    given = (ENVELOPE, b"raw", HEADERS)[:arity]
+    assert resolve(handler)(ENVELOPE, b"raw", HEADERS)[:arity] == given
+
+
+def test_a_parameter_with_a_default_keeps_it() -> None:
+    """It is the handler's own, whatever it is called."""
+    assert resolve(two_with_default)(ENVELOPE, b"raw", HEADERS) == (ENVELOPE, None)
 
 
 async def coroutine(envelope: Any) -> None:  # noqa: D103
+    pass
+
+
+def generator(envelope: Any) -> Iterator[None]:  # noqa: D103
+    yield
+
+
+async def asynchronous_generator(envelope: Any) -> AsyncIterator[None]:  # noqa: D103
+    yield
+
+
+class AsynchronousCall:
+    """An object whose call would not run."""
+
+    async def __call__(self, envelope: Any) -> None:
+        """Do nothing."""
+
+
+def without_a_needed_one(envelope: Any = None) -> None:  # noqa: D103
     pass
 
 
@@ -68,6 +93,11 @@ BAD: list[Any] = [
     lambda envelope, *, needed: None,
     lambda **keywords: None,
     coroutine,
+    generator,
+    asynchronous_generator,
+    AsynchronousCall(),
+    functools.partial(coroutine, "x"),
+    without_a_needed_one,
     "not callable",
     None,
     max,
@@ -90,6 +120,13 @@ def test_routes_are_found_by_urn_and_else_by_the_fallback() -> None:
     assert found(ENVELOPE, b"", {}) == "a"
     assert fallback(ENVELOPE, b"raw", {}) == b"raw"
     assert Routes(None, None).find("urn:a") is None
+
+
+@pytest.mark.parametrize("handlers", [["urn:a"], "urn:a", 5, {"urn:a"}])
+def test_handlers_are_a_mapping(handlers: Any) -> None:
+    """Anything else is told apart at construction."""
+    with pytest.raises(ConfigurationError, match="handlers"):
+        Routes(handlers, None)
 
 
 def test_a_route_without_a_urn_is_refused() -> None:

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
+import dataclasses
+import enum
+import inspect
 import math
 from typing import Any
 
 import pytest
 
-from babelqueue_redis import ConfigurationError
+from babelqueue_redis import ConfigurationError, RedisConsumer
+from babelqueue_redis.core.publishing import checked_batch
 from babelqueue_redis.settings import (
     RESERVED_SUFFIXES,
     ConsumerOptions,
-    PublisherOptions,
-    check_batch,
-    check_delay,
+    QueueOptions,
     check_url,
 )
 
@@ -46,6 +48,14 @@ BAD = [
     {"prefetch": 0},
     {"prefetch": 2},
     {"prefetch": True},
+    {"prefetch": 1.0},
+    {"key_prefix": 5},
+    {"key_prefix": None},
+    {"block_timeout": math.inf},
+    {"block_timeout": 10**400},
+    {"retry_jitter": "some"},
+    {"retry_backoff_max": -1},
+    {"retry_backoff_multiplier": math.nan},
     {"concurrency": 2},
     {"retry_backoff": -1},
     {"retry_backoff": 1},
@@ -55,29 +65,76 @@ BAD = [
 @pytest.mark.parametrize("options", BAD, ids=str)
 def test_a_wrong_option_is_named_when_it_is_given(options: dict[str, Any]) -> None:
     """At construction, with the option's name in the message."""
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError, match=rf"\b{next(iter(options))}="):
         ConsumerOptions("q", **options)
-    assert next(iter(options)) in str(caught.value)
+
+
+def test_a_strategy_and_a_callable_name_each_other() -> None:
+    """Who gives one for the other is told where it goes."""
+    with pytest.raises(ConfigurationError, match=r"\bunknown_urn="):
+        ConsumerOptions("q", on_unknown_urn="delete")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"\bon_unknown_urn="):
+        ConsumerOptions("q", unknown_urn=print)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="either"):
+        ConsumerOptions("q", unknown_urn="delete", on_unknown_urn=print)
+
+
+class Queue(str, enum.Enum):
+    """Names of queues, as an application may keep them."""
+
+    ORDERS = "orders"
+
+
+def test_a_member_of_an_enumeration_is_its_text() -> None:
+    """Its keys must be those that other languages use."""
+    options = ConsumerOptions(Queue.ORDERS)
+    assert f"{options.queue}:processing" == "orders:processing"
+    assert options.dead_letter_queue == "orders.dlq"
+
+
+def test_a_refusal_does_not_show_what_an_object_holds() -> None:
+    """The representation of a client may hold its password."""
+
+    class Client:
+        def __repr__(self) -> str:
+            return "password=secret"
+
+    with pytest.raises(ConfigurationError) as caught:
+        ConsumerOptions(Client())  # type: ignore[arg-type]
+    assert "secret" not in str(caught.value)
+
+
+def test_the_consumers_keywords_are_the_options_with_their_defaults() -> None:
+    """One list, wherever it is written."""
+    keywords = inspect.signature(RedisConsumer).parameters
+    for field in dataclasses.fields(ConsumerOptions):
+        assert field.name in keywords
+        if field.name != "queue":
+            assert keywords[field.name].default == field.default, field.name
+    assert set(keywords) - {f.name for f in dataclasses.fields(ConsumerOptions)} == {
+        "client",
+        "handlers",
+    }
 
 
 @pytest.mark.parametrize("suffix", RESERVED_SUFFIXES)
 def test_a_queue_name_that_looks_like_a_key_is_refused(suffix: str) -> None:
     """Two queues must not share a key."""
     with pytest.raises(ConfigurationError, match=suffix):
-        PublisherOptions(f"orders{suffix}")
+        QueueOptions(f"orders{suffix}")
 
 
 @pytest.mark.parametrize("name", ["", " ", "\t", None, 5, b"orders", "\ud800"])
 def test_a_queue_name_that_is_no_text_is_refused(name: Any) -> None:
     """Nor may it be blank."""
     with pytest.raises(ConfigurationError, match="queue"):
-        PublisherOptions(name)
+        QueueOptions(name)
 
 
 def test_ordinary_names_pass() -> None:
     """A dead-letter queue can be consumed like any other."""
     for name in ("orders", "orders.dlq", "{orders}", "a b", "ü", "a:processing:b"):
-        assert PublisherOptions(name).queue == name
+        assert QueueOptions(name).queue == name
 
 
 def test_defaults_are_those_of_the_contract() -> None:
@@ -85,7 +142,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     options = ConsumerOptions("orders")
     assert (options.retry_after, options.lease, options.max_tries) == (90, 90, 3)
     assert (options.block_timeout, options.shutdown_timeout) == (5, 30)
-    assert options.dead_letter_queue == options.poison_queue == "orders.dlq"
+    assert options.dead_letter_queue == options.dead_letter_target == "orders.dlq"
     assert (options.unknown_urn, options.on_failure) == ("fail", "release")
     assert options.migration_batch_size == -1
 
@@ -99,30 +156,30 @@ def test_a_fraction_of_a_lease_is_rounded_up() -> None:
 
 def test_poison_has_a_queue_even_without_a_dead_letter_queue() -> None:
     """It is never dropped."""
-    assert ConsumerOptions("q", dead_letter_queue=None).poison_queue == "q.dlq"
-    assert ConsumerOptions("q", dead_letter_queue="other").poison_queue == "other"
+    assert ConsumerOptions("q", dead_letter_queue=None).dead_letter_target == "q.dlq"
+    assert ConsumerOptions("q", dead_letter_queue="other").dead_letter_target == "other"
 
 
 @pytest.mark.parametrize("delay", [-1, math.nan, "5", True, 0.001, 60])
 def test_a_delay_on_the_legacy_layout_is_refused(delay: Any) -> None:
     """It has no delayed set; only no delay is right."""
     with pytest.raises(ConfigurationError, match="delay"):
-        check_delay(delay, PublisherOptions("q"))
+        QueueOptions("q").check_delay(delay)
 
 
 def test_no_delay_is_no_error() -> None:
     """Neither none nor zero."""
-    check_delay(None, PublisherOptions("q"))
-    check_delay(0, PublisherOptions("q"))
+    QueueOptions("q").check_delay(None)
+    QueueOptions("q").check_delay(0)
 
 
 def test_a_batch_is_pairs_and_not_too_many() -> None:
     """One trip has a bound."""
-    assert check_batch(iter([("urn:a", {})])) == [("urn:a", {})]
+    assert checked_batch(iter([("urn:a", {})])) == [("urn:a", {})]
     with pytest.raises(ValueError, match="1000"):
-        check_batch([("urn:a", {})] * 1001)
+        checked_batch([("urn:a", {})] * 1001)
     with pytest.raises(ValueError, match="message 1 "):
-        check_batch([("urn:a", {}), "urn:b"])  # type: ignore[list-item]
+        checked_batch([("urn:a", {}), "urn:b"])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("option", ["retry_after", "layout", "key_prefix", "max_tries"])

@@ -7,10 +7,10 @@ import pytest
 
 from babelqueue_redis import Outcome, PoisonError, UnknownUrnError
 from babelqueue_redis.core.routing import Routes, deliver
-from babelqueue_redis.core.settlement import Settlement, failure
-from babelqueue_redis.envelope import INT64_MAX
+from babelqueue_redis.core.settlement import Settlement, settlement
 from babelqueue_redis.settings import ConsumerOptions
-from babelqueue_redis.values import Delivery, Place, Reservation
+from babelqueue_redis.values import Delivery, Destination, Reservation
+from babelqueue_redis.verdict import INT64_MAX
 
 BODY = b'{"job":"urn:a","meta":{"id":"i","queue":"first"},"attempts":%d}'
 POISON = b"not json"
@@ -20,7 +20,7 @@ def delivered(body: bytes, options: ConsumerOptions, *, known: bool = True) -> D
     """Route a body as a consumer would."""
     routes = Routes({"urn:a": lambda envelope: None} if known else {}, None)
     reservation = Reservation("q", body, {}, "t" * 32, body)
-    return deliver(reservation, Place("q", "legacy"), routes, options)
+    return deliver(reservation, Destination("q", "legacy"), routes, options)
 
 
 def settled(body: bytes, *, known: bool = True, **options: Any) -> Settlement:
@@ -28,7 +28,7 @@ def settled(body: bytes, *, known: bool = True, **options: Any) -> Settlement:
     checked = ConsumerOptions("q", **options)
     delivery = delivered(body, checked, known=known)
     error = delivery.refusal or ValueError("boom")
-    end = failure(delivery, error, checked, 1749132727000)
+    end = settlement(delivery, error, checked, 1749132727000)
     assert end.outcome is delivery.if_failed
     return end
 
@@ -126,7 +126,7 @@ def test_a_layouts_own_verdict_makes_poison() -> None:
     options = ConsumerOptions("q")
     reservation = Reservation("q", BODY % 0, {}, "t" * 32, b"", "the bytes are not UTF-8")
     delivery = deliver(
-        reservation, Place("q", "legacy"), Routes(None, lambda envelope: None), options
+        reservation, Destination("q", "legacy"), Routes(None, lambda envelope: None), options
     )
     assert isinstance(delivery.refusal, PoisonError)
     assert delivery.handler is None
@@ -150,5 +150,5 @@ def test_an_exception_that_cannot_be_printed_stops_nothing() -> None:
 
     options = ConsumerOptions("q", max_tries=1)
     delivery = delivered(BODY % 0, options)
-    end = failure(delivery, Unprintable(), options, 0)
+    end = settlement(delivery, Unprintable(), options, 0)
     assert "no printable message" in json.loads(end.body)["dead_letter"]["error"]

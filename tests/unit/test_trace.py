@@ -8,16 +8,21 @@ import uuid
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry import baggage, context, trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased, TraceIdRatioBased
 
 import babelqueue_carrier
 from babelqueue_carrier import HeaderError, extract, inject, trace_id_of, uuid_of
-from babelqueue_carrier.trace import parent_span_id_of, root_decision, span_context_of
-from opentelemetry import baggage, context, trace
+from babelqueue_carrier.trace import creation, parent_span_id_of
 
 UUID = "7b3f9c2a-e41d-4f88-9b2a-1c0d5e6f7a8b"
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def span_context(found: context.Context) -> trace.SpanContext:
+    """Return the span context in a context."""
+    return trace.get_current_span(found).get_span_context()
 
 
 def test_inject_adds_the_current_context_to_a_copy() -> None:
@@ -47,25 +52,25 @@ def test_inject_refuses_what_is_no_text() -> None:
 def test_extract_gives_the_producers_context() -> None:
     """A valid traceparent wins over the trace id, and baggage is restored with it."""
     found = extract({"traceparent": TRACEPARENT, "baggage": "user=7"}, UUID)
-    span_context = span_context_of(found)
-    assert f"{span_context.trace_id:032x}" == "4bf92f3577b34da6a3ce929d0e0e4736"
-    assert span_context.is_remote
+    there = span_context(found)
+    assert f"{there.trace_id:032x}" == "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert there.is_remote
     assert baggage.get_baggage("user", found) == "7"
 
 
 def test_extract_falls_back_to_the_trace_id_and_keeps_baggage() -> None:
     """The derived parent is the one every SDK derives."""
     found = extract({"traceparent": "nonsense", "baggage": "user=7"}, UUID)
-    span_context = span_context_of(found)
-    assert f"{span_context.trace_id:032x}" == UUID.replace("-", "")
-    assert span_context.span_id == parent_span_id_of(UUID)
+    there = span_context(found)
+    assert f"{there.trace_id:032x}" == UUID.replace("-", "")
+    assert there.span_id == parent_span_id_of(UUID)
     assert baggage.get_baggage("user", found) == "7"
 
 
 @pytest.mark.parametrize("trace_id", ["", " \t\n\v\f\r"])
 def test_extract_without_anything_gives_no_span(trace_id: str) -> None:
     """There is no trace to go on with."""
-    assert not span_context_of(extract({}, trace_id)).is_valid
+    assert not span_context(extract({}, trace_id)).is_valid
 
 
 def test_extract_does_not_see_the_current_span() -> None:
@@ -73,7 +78,7 @@ def test_extract_does_not_see_the_current_span() -> None:
     here = trace.NonRecordingSpan(trace.SpanContext(9, 9, is_remote=False))
     token = context.attach(trace.set_span_in_context(here))
     try:
-        assert not span_context_of(extract({})).is_valid
+        assert not span_context(extract({})).is_valid
     finally:
         context.detach(token)
 
@@ -94,7 +99,9 @@ def test_the_sampler_decides_for_a_derived_trace(sampler: object, expected: bool
         trace.SpanContext(9, 9, is_remote=False, trace_flags=trace.TraceFlags(not expected))
     )
     with trace.use_span(here):
-        assert root_decision(provider, UUID, "process") is expected
+        created = creation({}, UUID, provider, "process")
+    assert created.span_context.trace_flags.sampled is expected
+    assert span_context(created.context) == created.span_context
     provider.shutdown()
 
 
@@ -106,9 +113,12 @@ def test_a_provider_that_cannot_be_asked_gives_no_decision() -> None:
             raise RuntimeError
 
     provider = trace.NoOpTracerProvider()
-    assert root_decision(provider, UUID, "process") is None
-    provider.sampler = Broken()  # type: ignore[attr-defined]
-    assert root_decision(provider, UUID, "process") is None
+    for sampler in (None, Broken()):
+        provider.sampler = sampler  # type: ignore[attr-defined]
+        created = creation({}, UUID, provider, "process")
+        assert created.undecided
+        assert not span_context(created.context).is_valid
+        assert created.span_context.trace_id == trace_id_of(UUID)
 
 
 @given(st.uuids().filter(lambda value: value.int))

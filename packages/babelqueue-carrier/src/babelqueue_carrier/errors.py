@@ -1,4 +1,4 @@
-"""The root of the suite's exceptions, and the one exception of this package.
+"""The root of the suite's exceptions, the one of this package, and how exceptions are described.
 
 ::
 
@@ -18,3 +18,19 @@ class HeaderError(BabelQueueError, ValueError):
 
     The message names the header, never its value.
     """
+
+
+def qualified_name(error: BaseException) -> str:
+    """Return the class name of ``error`` with its module, bare for a builtin."""
+    kind = type(error)
+    if kind.__module__ == "builtins":
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def message_of(error: BaseException) -> str:
+    """Return what ``error`` says; never raises, whatever its ``__str__`` does."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - it is somebody else's class
+        return "(the exception has no printable message)"

@@ -6,8 +6,8 @@
 
 A publish without headers stores the bare envelope, byte for byte. A reader takes a value for a
 frame when it is a JSON object with a truthy ``__bq_frame`` and a string ``body``; everything else
-is a bare value with no headers. All functions take and give bytes, and imports stay within the
-standard library, so that this module can be read, and ported, alone.
+is a bare value with no headers. All functions take and give bytes. Only the standard library and
+what a header is (``headers.py``) are imported, so that the codec can be read, and ported, alone.
 """
 
 from __future__ import annotations
@@ -15,12 +15,18 @@ from __future__ import annotations
 import json
 from typing import NoReturn
 
-from babelqueue_carrier.headers import Headers, Number, clean, readable
+from babelqueue_carrier.headers import Headers, clean, is_text
 
 FRAME_KEY = "__bq_frame"
 
 _SENTINEL = f'"{FRAME_KEY}"'.encode()
 _MAY_OPEN_AN_OBJECT = b"{ \t\r\n"
+
+
+class _Number(str):
+    """The literal of a JSON number, kept as it was written."""
+
+    __slots__ = ()
 
 
 def frame_value(body: bytes, headers: Headers | None) -> bytes:
@@ -59,8 +65,8 @@ def unframe(value: bytes) -> tuple[bytes, dict[str, str]]:
         frame = _DECODER.decode(value.decode("utf-8", "surrogateescape"))
         if isinstance(frame, dict) and _truthy(frame.get(FRAME_KEY)):
             body = frame.get("body")
-            if isinstance(body, str) and not isinstance(body, Number):
-                return _bytes_of(body, value), readable(frame.get("headers"))
+            if isinstance(body, str) and not isinstance(body, _Number):
+                return _bytes_of(body, value), _readable(frame.get("headers"))
     except (ValueError, RecursionError):
         pass
     return value, {}
@@ -69,6 +75,15 @@ def unframe(value: bytes) -> tuple[bytes, dict[str, str]]:
 def headers_of(value: bytes) -> dict[str, str]:
     """Return the headers of a stored value; ``{}`` for a bare one. Never raises."""
     return unframe(value)[1]
+
+
+def is_utf8(value: bytes) -> bool:
+    """Tell whether ``value`` is UTF-8 throughout."""
+    try:
+        value.isascii() or value.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _bytes_of(body: str, value: bytes) -> bytes:
@@ -81,19 +96,27 @@ def _bytes_of(body: str, value: bytes) -> bytes:
     try:
         return body.encode("utf-8")
     except UnicodeEncodeError:
-        return body.encode("utf-8", "surrogatepass" if _is_utf8(value) else "surrogateescape")
+        return body.encode("utf-8", "surrogatepass" if is_utf8(value) else "surrogateescape")
 
 
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
+def _readable(headers: object) -> dict[str, str]:
+    """Take what another producer wrote as far as it goes.
+
+    Numbers keep their literal, booleans become ``true`` and ``false``. ``null``, empty text, text
+    with a lone surrogate, objects and arrays have no text form and are left out.
+    """
+    if not isinstance(headers, dict):
+        return {}
+    found: dict[str, str] = {}
+    for name, value in headers.items():
+        text = ("true" if value else "false") if isinstance(value, bool) else value
+        if isinstance(text, str) and text and name and is_text(name) and is_text(text):
+            found[name] = str(text)
+    return found
 
 
 def _truthy(sentinel: object) -> bool:
-    if isinstance(sentinel, Number):
+    if isinstance(sentinel, _Number):
         return float(sentinel) != 0
     return bool(sentinel)
 
@@ -104,4 +127,4 @@ def _refuse(constant: str) -> NoReturn:
 
 
 # Number literals are kept as text: a 5 000-digit integer costs nothing and raises nothing.
-_DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=_refuse)
+_DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_refuse)

@@ -1,8 +1,4 @@
-"""What a clean header mapping is: text to text, nothing blank.
-
-Two readings of the same idea. A producer is told about its mistakes (:func:`clean`); a consumer
-takes what another producer wrote as far as it goes (:func:`readable`).
-"""
+"""What a clean header mapping is: text to text, nothing empty."""
 
 from __future__ import annotations
 
@@ -14,12 +10,6 @@ Headers = Mapping[str, str]
 
 ASCII_WHITESPACE = " \t\n\v\f\r"
 """All that BabelQueue trims, and all that counts as blank."""
-
-
-class Number(str):
-    """The literal of a JSON number, kept as it was written."""
-
-    __slots__ = ()
 
 
 def clean(headers: Headers | None) -> dict[str, str]:
@@ -49,36 +39,20 @@ def clean(headers: Headers | None) -> dict[str, str]:
     }
 
 
-def readable(headers: object) -> dict[str, str]:
-    """Return what can be read as headers of a decoded frame; never raises.
-
-    Numbers keep the literal they were written with (that is what :class:`Number` holds), booleans
-    become ``true`` and ``false``. ``null``, empty text, text with a lone surrogate, objects and
-    arrays have no text form and are left out.
-    """
-    if not isinstance(headers, dict):
-        return {}
-    found: dict[str, str] = {}
-    for name, value in headers.items():
-        text = ("true" if value else "false") if isinstance(value, bool) else value
-        if isinstance(text, str) and text and name and _is_text(name) and _is_text(text):
-            found[name] = str(text)
-    return found
+def is_text(text: str) -> bool:
+    """Tell whether UTF-8 can carry ``text``."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _checked(text: object, what: str) -> str:
     if not isinstance(text, str):
         msg = f"{what} is a {type(text).__name__}; headers carry text only, pass a str"
         raise HeaderError(msg)
-    if not _is_text(text):
+    if not is_text(text):
         msg = f"{what} holds a lone surrogate, which UTF-8 cannot carry"
         raise HeaderError(msg)
     return text
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

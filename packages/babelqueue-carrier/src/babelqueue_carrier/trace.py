@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import hashlib
 import re
+import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from opentelemetry import propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from babelqueue_carrier.headers import ASCII_WHITESPACE, Headers, clean
-from opentelemetry import propagate, trace
 
 _HEX_32 = re.compile(r"[0-9a-fA-F]{32}", re.ASCII)
 
@@ -38,6 +39,20 @@ def inject(headers: Headers | None = None) -> dict[str, str]:
     return carrier
 
 
+class Creation(NamedTuple):
+    """Where a message was created.
+
+    Attributes:
+        context: The context to go on in: baggage, and the span context unless it is undecided.
+        span_context: The producer's span, or one derived from the ``trace_id``; invalid for none.
+        undecided: The span context is derived, and nobody could say whether it is sampled.
+    """
+
+    context: Context
+    span_context: SpanContext
+    undecided: bool = False
+
+
 def extract(headers: Headers, trace_id: str = "") -> Context:
     """Return the context a message was created in.
 
@@ -51,49 +66,59 @@ def extract(headers: Headers, trace_id: str = "") -> Context:
         trace that ``trace_id`` names, sampled as the tracer provider's own sampler would decide
         for a new trace of that id; with neither, none. Baggage is restored in every case.
     """
-    context = remote_context(headers)
-    if trace_id.strip(ASCII_WHITESPACE) and not span_context_of(context).is_valid:
-        sampled = root_decision(trace.get_tracer_provider(), trace_id, "process")
-        context = trace.set_span_in_context(
-            NonRecordingSpan(derived_span_context(trace_id, sampled=bool(sampled))), context
-        )
-    return context
+    created = creation(headers, trace_id, trace.get_tracer_provider(), "process")
+    if created.undecided:
+        return trace.set_span_in_context(NonRecordingSpan(created.span_context), created.context)
+    return created.context
 
 
-def remote_context(headers: Headers) -> Context:
-    """Return what the global propagator reads from ``headers``, starting from an empty context."""
-    return propagate.extract(headers, context=Context())
+def creation(
+    headers: Headers,
+    trace_id: str,
+    provider: trace.TracerProvider,
+    name: str,
+    attributes: Mapping[str, Any] | None = None,
+) -> Creation:
+    """Return where a message was created, from its headers, or else from its ``trace_id``.
 
-
-def span_context_of(context: Context) -> SpanContext:
-    """Return the span context in ``context``; an invalid one when there is none."""
-    return trace.get_current_span(context).get_span_context()
-
-
-def derived_span_context(trace_id: str, *, sampled: bool) -> SpanContext:
-    """Return the remote span context that stands for a message without headers."""
-    return SpanContext(
+    Nothing on the wire says whether a trace that only the ``trace_id`` names is sampled. Forcing
+    the flag would overrule a sampler set to 0, so ``provider``'s sampler is asked as for a new
+    trace: for a CONSUMER span of this ``name`` and these ``attributes``.
+    """
+    context = propagate.extract(headers, context=Context())
+    span_context = trace.get_current_span(context).get_span_context()
+    if span_context.is_valid or not trace_id.strip(ASCII_WHITESPACE):
+        return Creation(context, span_context)
+    sampled = _root_decision(provider, trace_id, name, attributes)
+    derived = SpanContext(
         trace_id=trace_id_of(trace_id),
         span_id=parent_span_id_of(trace_id),
         is_remote=True,
         trace_flags=TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT),
     )
+    if sampled is None:
+        return Creation(context, derived, undecided=True)
+    return Creation(trace.set_span_in_context(NonRecordingSpan(derived), context), derived)
 
 
-def root_decision(
+def given_span_context(headers: Headers) -> SpanContext:
+    """Return the span context that ``headers`` name; an invalid one when they name none."""
+    context = propagate.extract(headers, context=Context())
+    return trace.get_current_span(context).get_span_context()
+
+
+def _root_decision(
     provider: trace.TracerProvider,
     trace_id: str,
     name: str,
-    attributes: Mapping[str, Any] | None = None,
+    attributes: Mapping[str, Any] | None,
 ) -> bool | None:
-    """Ask the provider's sampler whether it would sample a new trace of this id.
-
-    Nothing on the wire says whether the producer sampled, and forcing the flag would overrule a
-    sampler set to 0. ``None`` means that the provider cannot be asked.
-    """
+    """Ask the sampler about a new trace; ``None`` when it cannot be asked."""
     sampler = getattr(provider, "sampler", None)
+    if sampler is None:
+        return None
     try:
-        result = sampler.should_sample(  # type: ignore[union-attr]  # the SDK's, checked by trying
+        result = sampler.should_sample(
             parent_context=Context(),
             trace_id=trace_id_of(trace_id),
             name=name,
@@ -119,10 +144,7 @@ def trace_id_of(trace_id: str) -> int:
 
 def uuid_of(trace_id: int) -> str:
     """Return an OpenTelemetry trace id as the UUID text that an envelope carries."""
-    digits = f"{trace_id:032x}"
-    return "-".join(
-        (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]),
-    )
+    return str(uuid.UUID(int=trace_id))
 
 
 def parent_span_id_of(trace_id: str) -> int:

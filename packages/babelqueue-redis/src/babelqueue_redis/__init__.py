@@ -26,6 +26,7 @@ from babelqueue_redis.errors import (
     HeaderError,
     PoisonError,
     PublishError,
+    SettlementError,
     TransportError,
     UnknownUrnError,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "RedisConsumer",
     "RedisPublisher",
     "Reservation",
+    "SettlementError",
     "TransportError",
     "UnknownUrnError",
 ]

@@ -10,7 +10,9 @@ import msgspec
 from babelqueue_redis import envelope
 from babelqueue_redis.envelope import LANG
 from babelqueue_redis.errors import PoisonError
+from babelqueue_redis.strict_json import read
 
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _MAX_ERROR = 2000
 """Characters of an exception's message that a record keeps."""
 
@@ -37,7 +39,7 @@ def block(  # noqa: PLR0913 - the members of the block
     return {
         "reason": reason,
         "error": _as_text(error),
-        "exception": exception,
+        "exception": _as_text(exception),
         "failed_at": failed_at,
         "original_queue": original_queue,
         "attempts": attempts,
@@ -72,7 +74,7 @@ def poison_record(body: bytes, dead_letter: dict[str, Any]) -> bytes:
 
 
 def _is_spliceable(body: bytes) -> bool:
-    members = envelope.strict_object(body)
+    members = read(_OBJECT, body)
     return not isinstance(members, PoisonError) and "dead_letter" not in members
 
 

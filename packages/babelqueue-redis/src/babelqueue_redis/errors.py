@@ -12,9 +12,11 @@
     └── TransportError                 Redis did not do what was asked
         ├── ConnectionLostError        no answer: not connected, or the link broke on the way
         ├── CommandRefusedError        Redis answered with an error
-        └── PublishError               a publish that is not confirmed; carries the message ids
+        ├── PublishError               a publish that is not confirmed; carries the message ids
+        └── SettlementError            a message whose handling ended could not be settled
 
 Messages name the queue and the message id. They never hold payloads, header values or passwords.
+All can be pickled, as process pools do.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ __all__ = [
     "HeaderError",
     "PoisonError",
     "PublishError",
+    "SettlementError",
     "TransportError",
     "UnknownUrnError",
 ]
@@ -51,13 +54,13 @@ class PoisonError(BabelQueueError, ValueError):
     Consumers report it through ``on_error`` and dead-letter the value's bytes.
     """
 
-    error_type = "poison"
+    reason = "poison"
 
 
 class UnknownUrnError(BabelQueueError, LookupError):
     """A valid envelope names a URN that no handler is registered for."""
 
-    error_type = "unknown_urn"
+    reason = "unknown_urn"
 
 
 class TransportError(BabelQueueError):
@@ -71,7 +74,7 @@ class ConnectionLostError(TransportError):
         sent: Whether the command may have reached the server. When it did, it may have run.
     """
 
-    def __init__(self, message: str, *, sent: bool) -> None:
+    def __init__(self, message: str, *, sent: bool = False) -> None:
         """Say what happened, and whether the command may have run."""
         super().__init__(message)
         self.sent = sent
@@ -90,7 +93,9 @@ class PublishError(TransportError):
             broke before the reply. Publishing again could then store them twice, under new ids.
     """
 
-    def __init__(self, message: str, *, message_ids: Sequence[str], may_be_stored: bool) -> None:
+    def __init__(
+        self, message: str, *, message_ids: Sequence[str] = (), may_be_stored: bool = False
+    ) -> None:
         """Say what happened, to which messages, and whether they may be stored."""
         super().__init__(message)
         self.message_ids = tuple(message_ids)
@@ -100,3 +105,21 @@ class PublishError(TransportError):
     def message_id(self) -> str:
         """The ``meta.id`` of the first, and with ``publish`` only, message."""
         return self.message_ids[0]
+
+
+class SettlementError(TransportError):
+    """A delivery is over, but Redis did not confirm its ack, retry or dead letter.
+
+    The message comes back after ``retry_after``, unless the settlement ran and only its reply was
+    lost.
+
+    Attributes:
+        message_id: The ``meta.id``; ``""`` when the message has none.
+        outcome: What was intended: ``acked``, ``retried``, ``dead_lettered`` and so on.
+    """
+
+    def __init__(self, message: str, *, message_id: str = "", outcome: str = "") -> None:
+        """Say what happened, to which message, and what was intended."""
+        super().__init__(message)
+        self.message_id = message_id
+        self.outcome = outcome

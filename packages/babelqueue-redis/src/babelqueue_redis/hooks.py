@@ -1,6 +1,6 @@
 """Where instrumentation attaches, and a user's own middleware.
 
-A hook is an object with any of the methods of :class:`Hook`. Each returns a context manager that
+A hook is a :class:`Hook` with some of its methods overridden. Each returns a context manager that
 is entered around the step it is named after, in the thread or task that does the step. Hooks are
 registered for the process, so they also see publishers and consumers made earlier::
 
@@ -18,12 +18,12 @@ An exception of the hook itself is logged and changes nothing: the step runs exa
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
+from babelqueue_redis.core.publishing import rechecked
 from babelqueue_redis.values import Delivery, Publication
 
 T = TypeVar("T")
@@ -39,15 +39,16 @@ class Hook:
     def publishing(self, publication: Publication) -> AbstractContextManager[Publication]:
         """Enclose one publish.
 
-        The value of the ``with`` is what gets published: the publication, or a changed copy.
+        The value of the ``with`` is what gets published: the publication, or a changed copy
+        (:meth:`Publication.carrying <babelqueue_redis.values.Publication.carrying>`).
         """
-        return contextlib.nullcontext(publication)
+        return nullcontext(publication)
 
     def publishing_many(
         self, publications: tuple[Publication, ...]
     ) -> AbstractContextManager[tuple[Publication, ...]]:
         """Enclose one ``publish_many``; like :meth:`publishing`, for as many publications."""
-        return contextlib.nullcontext(publications)
+        return nullcontext(publications)
 
     def processing(self, delivery: Delivery) -> AbstractContextManager[object]:
         """Enclose the handling of one delivery, in the lane that runs the handler.
@@ -55,14 +56,14 @@ class Hook:
         It also encloses the refusal of poison and of unknown URNs, seen as a ``PoisonError`` or an
         ``UnknownUrnError``.
         """
-        return contextlib.nullcontext(delivery)
+        return nullcontext(delivery)
 
 
 def register(hook: Hook) -> None:
     """Add a hook for this process; a hook that is there already is not added again."""
     global _registered  # noqa: PLW0603 - one tuple, replaced whole
-    if hook not in _registered:
-        _registered = (*_registered, hook)
+    unregister(hook)
+    _registered = (*_registered, hook)
 
 
 def unregister(hook: Hook) -> None:
@@ -73,34 +74,19 @@ def unregister(hook: Hook) -> None:
 
 def publishing(publication: Publication) -> AbstractContextManager[Publication]:
     """Enter every hook around a publish."""
-    return _Entered("publishing", publication) if _registered else _Plain(publication)
+    return _Entered("publishing", publication) if _registered else nullcontext(publication)
 
 
 def publishing_many(
     publications: tuple[Publication, ...],
 ) -> AbstractContextManager[tuple[Publication, ...]]:
     """Enter every hook around a ``publish_many``."""
-    return _Entered("publishing_many", publications) if _registered else _Plain(publications)
+    return _Entered("publishing_many", publications) if _registered else nullcontext(publications)
 
 
 def processing(delivery: Delivery) -> AbstractContextManager[object]:
     """Enter every hook around the handling of a delivery."""
-    return _Entered("processing", delivery) if _registered else _Plain(delivery)
-
-
-class _Plain(Generic[T]):
-    """No hooks, no cost."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: T) -> None:
-        self._value = value
-
-    def __enter__(self) -> T:
-        return self._value
-
-    def __exit__(self, *_: object) -> None:
-        return None
+    return _Entered("processing", delivery) if _registered else nullcontext(delivery)
 
 
 class _Entered(Generic[T]):
@@ -110,8 +96,8 @@ class _Entered(Generic[T]):
 
     def __init__(self, step: str, value: T) -> None:
         self._step = step
-        self._value = value
-        self._open: list[AbstractContextManager[Any]] = []
+        self._value: Any = value
+        self._open: list[tuple[Hook, AbstractContextManager[Any]]] = []
 
     def __enter__(self) -> T:
         for hook in _registered:
@@ -119,11 +105,14 @@ class _Entered(Generic[T]):
                 manager = getattr(hook, self._step)(self._value)
                 value = manager.__enter__()
             except Exception:
-                logger.exception("hook %s failed before %s", _name(hook), self._step)
+                logger.exception("hook %s failed before %s", type(hook).__qualname__, self._step)
+            except BaseException as error:
+                self.__exit__(type(error), error, error.__traceback__)
+                raise
             else:
-                self._open.append(manager)
-                self._value = self._checked(hook, value)
-        return self._value
+                self._open.append((hook, manager))
+                self._take(hook, value)
+        return self._value  # type: ignore[no-any-return]  # a T, or a hook's checked copy of it
 
     def __exit__(
         self,
@@ -131,24 +120,29 @@ class _Entered(Generic[T]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for manager in reversed(self._open):
+        while self._open:
+            hook, manager = self._open.pop()
             try:
                 manager.__exit__(kind, error, traceback)
             except Exception as raised:
                 if raised is not error:
-                    logger.exception("hook %s failed after %s", _name(manager), self._step)
+                    name = type(hook).__qualname__
+                    logger.exception("hook %s failed after %s", name, self._step)
+            except BaseException as raised:
+                if raised is not error:
+                    self.__exit__(type(raised), raised, raised.__traceback__)
+                    raise
 
-    def _checked(self, hook: Hook, value: Any) -> T:  # noqa: ANN401 - whatever the hook gave
-        """Take a hook's changed value, if it is one."""
-        if self._step == "processing" or value is None:
-            return self._value
-        old = self._value if isinstance(self._value, tuple) else (self._value,)
-        new = value if isinstance(value, tuple) else (value,)
-        if [type(item) for item in new] == [type(item) for item in old]:
-            return value  # type: ignore[no-any-return]  # checked on the line above
-        logger.error("hook %s gave %s for %s", _name(hook), type(value).__name__, self._step)
-        return self._value
-
-
-def _name(hook: object) -> str:
-    return type(hook).__qualname__
+    def _take(self, hook: Hook, value: Any) -> None:  # noqa: ANN401 - whatever the hook gave
+        """Go on with a hook's changed publications, if they can be published."""
+        if self._step == "processing" or value is None or value is self._value:
+            return
+        many = isinstance(self._value, tuple)
+        try:
+            changed = value if many else (value,)
+            before = self._value if many else (self._value,)
+            checked = tuple(rechecked(*pair) for pair in zip(changed, before, strict=True))
+        except Exception:
+            logger.exception("hook %s made no publication", type(hook).__qualname__)
+        else:
+            self._value = checked if many else checked[0]

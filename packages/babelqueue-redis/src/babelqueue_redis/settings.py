@@ -7,27 +7,24 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
-from babelqueue_carrier.headers import ASCII_WHITESPACE
-from babelqueue_redis.errors import ConfigurationError, EnvelopeError
+from babelqueue_carrier.headers import ASCII_WHITESPACE, is_text
+from babelqueue_redis.errors import ConfigurationError
 
 LAYOUTS = ("legacy",)
 UNKNOWN_URN_STRATEGIES = ("fail", "delete", "release", "dead_letter")
 ON_FAILURE = ("release", "leave")
+JITTERS = ("none", "full")
 RESERVED_SUFFIXES = (":processing", ":processing:deadlines", ":delayed", ":reserved", ":notify")
-MAX_RETRY_AFTER = 10 * 365 * 24 * 3600
-"""Seconds. A longer lease is a mistake; ``None`` is the way to say "never"."""
-
-MAX_BATCH = 1000
-
-Pair = tuple[str, Mapping[str, Any]]
+MAX_SECONDS = 10 * 365 * 24 * 3600
+"""A longer lease or delay is a mistake; ``None`` is the way to say "never"."""
 
 
 @dataclasses.dataclass(frozen=True)
-class PublisherOptions:
+class QueueOptions:
     """Which queue, in which layout.
 
     Attributes:
@@ -43,11 +40,37 @@ class PublisherOptions:
     def __post_init__(self) -> None:
         """Check the names."""
         check_queue(self.queue, "queue")
+        object.__setattr__(self, "queue", str.__str__(self.queue))  # an enum member prints its name
         _one_of("layout", self.layout, LAYOUTS)
+        if not isinstance(self.key_prefix, str) or not is_text(self.key_prefix):
+            _refuse("key_prefix", self.key_prefix, "text")
+
+    @property
+    def delays(self) -> bool:
+        """Whether the layout can keep a message back."""
+        return self.layout != "legacy"
+
+    def check_delay(self, delay: float | None) -> None:
+        """Refuse a delay that is no number of seconds, or that the layout cannot keep.
+
+        Raises:
+            ConfigurationError: It is one of those.
+        """
+        if delay is not None:
+            _number("delay", delay, 0, MAX_SECONDS, "or None")
+            self._check_delayed("delay", delay)
+
+    def _check_delayed(self, option: str, seconds: float) -> None:
+        if seconds > 0 and not self.delays:
+            msg = (
+                f"{option}={seconds!r} cannot work on queue {self.queue!r}: the legacy layout has "
+                "no delayed set, a message is ready at once; use 0"
+            )
+            raise ConfigurationError(msg)
 
 
 @dataclasses.dataclass(frozen=True)
-class ConsumerOptions(PublisherOptions):
+class ConsumerOptions(QueueOptions):
     """How a consumer takes and settles messages. Durations are seconds.
 
     Attributes:
@@ -68,8 +91,11 @@ class ConsumerOptions(PublisherOptions):
         shutdown_timeout: How long a handler may go on after SIGTERM or SIGINT.
         prefetch: How many messages one trip reserves: 1, and so is ``auto`` for now.
         concurrency: How many handlers run at once: 1.
-        retry_backoff: Must be 0 on the legacy layout, which cannot delay a message; so must
-            ``retry_backoff_max``, and ``retry_jitter`` must be ``none``.
+        retry_backoff: How long a failed message is kept back. Must be 0 on the legacy layout,
+            which cannot keep one back.
+        retry_backoff_multiplier: What the back-off grows by with each attempt.
+        retry_backoff_max: Its bound; 0 is none.
+        retry_jitter: ``full`` draws from 0 up to the back-off; ``none`` keeps it.
     """
 
     retry_after: float | None = 90
@@ -85,6 +111,9 @@ class ConsumerOptions(PublisherOptions):
     prefetch: int | str = "auto"
     concurrency: int = 1
     retry_backoff: float = 0
+    retry_backoff_multiplier: float = 1
+    retry_backoff_max: float = 0
+    retry_jitter: str = "none"
 
     def __post_init__(self) -> None:
         """Check every option, and name the dead-letter queue."""
@@ -95,8 +124,8 @@ class ConsumerOptions(PublisherOptions):
         self._check_strategies()
 
     @property
-    def poison_queue(self) -> str:
-        """Where poison goes, in every configuration."""
+    def dead_letter_target(self) -> str:
+        """Where dead letters go; poison does so in every configuration."""
         return self.dead_letter_queue or f"{self.queue}.dlq"
 
     @property
@@ -114,19 +143,16 @@ class ConsumerOptions(PublisherOptions):
 
     def _check_times(self) -> None:
         if self.retry_after is not None:
-            _number("retry_after", self.retry_after, 0, MAX_RETRY_AFTER, "or None")
+            _number("retry_after", self.retry_after, 0, MAX_SECONDS, "or None")
         elif self.on_failure == "leave":
             msg = "on_failure='leave' needs a retry_after: nothing else brings a left message back"
             raise ConfigurationError(msg)
-        _number("block_timeout", self.block_timeout, -math.inf, math.inf)
+        _number("block_timeout", self.block_timeout, -math.inf, MAX_SECONDS)
         _number("shutdown_timeout", self.shutdown_timeout, 0, math.inf)
-        _number("retry_backoff", self.retry_backoff, 0, math.inf)
-        if self.retry_backoff > 0 and self.layout == "legacy":
-            msg = (
-                f"retry_backoff={self.retry_backoff!r} cannot work on queue {self.queue!r}: the "
-                "legacy layout has no delayed set, so a retry is always immediate; use 0"
-            )
-            raise ConfigurationError(msg)
+        _number("retry_backoff", self.retry_backoff, 0, MAX_SECONDS)
+        _number("retry_backoff_multiplier", self.retry_backoff_multiplier, 0, math.inf)
+        _number("retry_backoff_max", self.retry_backoff_max, 0, MAX_SECONDS)
+        self._check_delayed("retry_backoff", self.retry_backoff)
 
     def _check_counts(self) -> None:
         _integer("max_tries", self.max_tries, 1)
@@ -136,22 +162,27 @@ class ConsumerOptions(PublisherOptions):
         _one_of("concurrency", self.concurrency, (1,))
 
     def _check_strategies(self) -> None:
-        if callable(self.unknown_urn):
-            _refuse(
-                "unknown_urn",
-                self.unknown_urn,
-                "a strategy's name; on_unknown_urn= takes a callable",
-            )
-        _one_of("unknown_urn", self.unknown_urn, UNKNOWN_URN_STRATEGIES)
+        _one_of(
+            "unknown_urn",
+            self.unknown_urn,
+            UNKNOWN_URN_STRATEGIES,
+            "on_unknown_urn= takes a callable",
+        )
         _one_of("on_failure", self.on_failure, ON_FAILURE)
-        if self.on_unknown_urn is not None and not callable(self.on_unknown_urn):
+        _one_of("retry_jitter", self.retry_jitter, JITTERS)
+        if self.on_error is not None and not callable(self.on_error):
+            _refuse("on_error", self.on_error, "a callable")
+        if self.on_unknown_urn is None:
+            return
+        if not callable(self.on_unknown_urn):
             _refuse(
                 "on_unknown_urn",
                 self.on_unknown_urn,
-                "a callable; unknown_urn= takes a strategy's name",
+                "a callable; a strategy's name goes into unknown_urn=",
             )
-        if self.on_error is not None and not callable(self.on_error):
-            _refuse("on_error", self.on_error, "a callable")
+        if self.unknown_urn != "fail":
+            msg = "give either unknown_urn or on_unknown_urn: a callable takes all unknown URNs"
+            raise ConfigurationError(msg)
 
 
 def check_queue(name: object, option: str) -> None:
@@ -165,64 +196,47 @@ def check_queue(name: object, option: str) -> None:
     elif name.endswith(RESERVED_SUFFIXES):
         suffix = next(suffix for suffix in RESERVED_SUFFIXES if name.endswith(suffix))
         _refuse(option, name, f"a name that does not end in {suffix!r}, as a key of a queue does")
-    else:
-        try:
-            name.encode("utf-8")
-        except UnicodeEncodeError:
-            _refuse(option, name, "text without lone surrogates")
+    elif not is_text(name):
+        _refuse(option, name, "text without lone surrogates")
+
+
+def check_timeout(seconds: float, option: str = "timeout", low: float = -math.inf) -> float:
+    """Return a timeout that is a number, at least ``low``.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    _number(option, seconds, low, MAX_SECONDS)
+    return seconds
 
 
 def check_url(url: str) -> None:
-    """Refuse a Redis URL that carries options of ours; redis-py would hand them to its sockets.
+    """Refuse a Redis URL that cannot be read, or that carries options of ours.
+
+    redis-py would hand those to its sockets. The message never quotes the URL: it may hold a
+    password.
 
     Raises:
-        ConfigurationError: It carries one.
+        ConfigurationError: It is one of those.
     """
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        msg = "the Redis URL cannot be read: write special characters of a password as %XX"
+        raise ConfigurationError(msg) from None
     ours = {field.name for field in dataclasses.fields(ConsumerOptions)}
-    misplaced = ours.intersection(parse_qs(urlsplit(url).query))
+    misplaced = ours.intersection(parse_qs(parts.query))
     if misplaced:
         option = min(misplaced)
         msg = f"{option} is no option of a Redis URL: pass it as a keyword, {option}=…"
         raise ConfigurationError(msg)
 
 
-def check_delay(delay: float | None, options: PublisherOptions) -> None:
-    """Refuse a delay that is no number of seconds, or that the layout cannot keep.
-
-    Raises:
-        ConfigurationError: It is one of those.
-    """
-    if delay is None:
-        return
-    _number("delay", delay, 0, MAX_RETRY_AFTER, "or None")
-    if delay > 0:
-        msg = (
-            f"delay={delay!r} cannot work on queue {options.queue!r}: "
-            f"the {options.layout} layout has no delayed set"
-        )
-        raise ConfigurationError(msg)
-
-
-def check_batch(messages: Iterable[Pair]) -> list[Pair]:
-    """Return the ``(urn, data)`` pairs of a ``publish_many``.
-
-    Raises:
-        EnvelopeError: They are more than 1 000, or one is not a pair.
-    """
-    pairs = list(messages)
-    if len(pairs) > MAX_BATCH:
-        msg = f"publish_many takes at most {MAX_BATCH} messages, got {len(pairs)}: split the list"
-        raise EnvelopeError(msg)
-    for index, pair in enumerate(pairs):
-        if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004 - a pair
-            msg = f"message {index} of the batch must be a pair (urn, data)"
-            raise EnvelopeError(msg)
-    return pairs
-
-
-def _one_of(option: str, value: object, allowed: tuple[object, ...]) -> None:
-    if isinstance(value, bool) or value not in allowed:
-        _refuse(option, value, " or ".join(map(repr, allowed)))
+def _one_of(option: str, value: object, allowed: tuple[object, ...], hint: str = "") -> None:
+    if not any(type(value) is type(each) and value == each for each in allowed):
+        wanted = " or ".join(map(repr, allowed))
+        _refuse(option, value, f"{wanted}; {hint}" if hint else wanted)
 
 
 def _number(option: str, value: object, low: float, high: float, also: str = "") -> None:
@@ -238,6 +252,8 @@ def _integer(option: str, value: object, low: int, also: str = "") -> None:
         _refuse(option, value, f"a whole number of at least {low} {also}".rstrip())
 
 
-def _refuse(option: str, value: object, wanted: str) -> None:
-    msg = f"{option}={value!r} is refused: it must be {wanted}"
+def _refuse(option: str, value: object, wanted: str) -> NoReturn:
+    plain = value is None or isinstance(value, str | int | float)
+    got = repr(value) if plain else f"a {type(value).__qualname__}"  # a repr may hold a password
+    msg = f"{option}={got} is refused: it must be {wanted}"
     raise ConfigurationError(msg)

@@ -1,6 +1,7 @@
 """The values that travel: from a publish call to Redis, and from Redis to a handler.
 
-All are immutable. Hooks and handlers may keep them.
+They are frozen: a change makes another one. What a handler is given (``envelope.data``, the
+headers) is a copy of its own.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ class Outcome(str, enum.Enum):
     __str__ = str.__str__
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where a queue is.
+class Destination(msgspec.Struct, frozen=True):
+    """A queue, and the server it is on.
 
     Attributes:
         queue: The logical name.
-        layout: ``legacy`` or ``zset``.
+        layout: ``legacy``.
         address: Host name or socket path of the server, as the client was given it.
         port: TCP port; ``None`` for a socket path.
     """
@@ -58,27 +59,33 @@ class Place(msgspec.Struct, frozen=True):
 class Publication(msgspec.Struct, frozen=True):
     """A message on its way into a queue, as a ``publishing`` hook sees it.
 
-    A hook changes it by returning a changed copy (``msgspec.structs.replace``).
-
     Attributes:
-        place: The queue it goes to.
+        destination: The queue it goes to.
         urn: The URN, trimmed.
         message_id: Its ``meta.id``, a UUID.
         trace_id: The ``trace_id`` the caller gave; ``None`` when a fresh one is to be made.
         headers: Clean headers; ``{}`` stores a bare envelope.
         data: The ``data`` object, as encoded JSON.
-        meta: Extra ``meta`` entries.
+        meta: Extra ``meta`` entries, each as encoded JSON.
         created_at: ``meta.created_at``, epoch milliseconds.
     """
 
-    place: Place
+    destination: Destination
     urn: str
     message_id: str
     trace_id: str | None
     headers: Mapping[str, str]
     data: msgspec.Raw
-    meta: Mapping[str, Any]
+    meta: Mapping[str, msgspec.Raw]
     created_at: int
+
+    def carrying(self, headers: Mapping[str, str], trace_id: str | None) -> Publication:
+        """Return a copy with other headers and another ``trace_id``."""
+        return msgspec.structs.replace(self, headers=headers, trace_id=trace_id)
+
+    def __repr__(self) -> str:
+        """Leave the payload, the headers and the extra entries out: logs are full of reprs."""
+        return f"Publication({self.urn!r}, {self.message_id}, queue {self.destination.queue!r})"
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -100,12 +107,16 @@ class Reservation(msgspec.Struct, frozen=True):
     stored: bytes
     poison: str | None = None
 
+    def __repr__(self) -> str:
+        """Leave the payload and the headers out."""
+        return f"Reservation(queue {self.queue!r}, {self.token}, {len(self.body)} bytes)"
+
 
 class Delivery(msgspec.Struct, frozen=True):
     """A reservation that is about to be handled, as a ``processing`` hook sees it.
 
     Attributes:
-        place: The queue it came from.
+        destination: The queue it came from.
         reservation: What was taken, with the raw bytes and the headers.
         envelope: The decoded message; ``None`` for poison.
         handler: What will run; ``None`` for poison and for an unknown URN.
@@ -113,7 +124,7 @@ class Delivery(msgspec.Struct, frozen=True):
         if_failed: The outcome when handling raises.
     """
 
-    place: Place
+    destination: Destination
     reservation: Reservation
     envelope: Envelope | None
     handler: Handler | None
@@ -124,3 +135,27 @@ class Delivery(msgspec.Struct, frozen=True):
     def headers(self) -> Mapping[str, str]:
         """The delivered headers, ``{}`` for a bare message."""
         return self.reservation.headers
+
+    @property
+    def message_id(self) -> str:
+        """The ``meta.id``; ``""`` for poison, or when the producer gave none."""
+        return self.envelope.meta.id if self.envelope else ""
+
+    def intended(self, error: BaseException | None) -> Outcome:
+        """Return what becomes of the message once its handling ended with ``error``.
+
+        Intended, because a reservation may have run out meanwhile.
+        """
+        if error is None:
+            return Outcome.ACKED
+        return self.if_failed if counts_as_failure(error) else Outcome.RELEASED
+
+    def __repr__(self) -> str:
+        """Leave the payload and the headers out."""
+        what = self.message_id or self.reservation.token
+        return f"Delivery({what}, queue {self.destination.queue!r}, if failed {self.if_failed})"
+
+
+def counts_as_failure(error: BaseException) -> bool:
+    """Tell whether a handler that ended with ``error`` failed, or was interrupted from outside."""
+    return not isinstance(error, KeyboardInterrupt)

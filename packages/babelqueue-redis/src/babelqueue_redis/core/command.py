@@ -33,8 +33,8 @@ class Script(msgspec.Struct, frozen=True):
         return cls(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest())
 
 
-class Refused(msgspec.Struct, frozen=True):
-    """The error reply of a command that tolerates it, handed to its ``parse`` as a value."""
+class ErrorReply(msgspec.Struct, frozen=True):
+    """The error that Redis answered a tolerant command with, handed to its ``parse``."""
 
     message: str
 
@@ -47,19 +47,19 @@ class Command(msgspec.Struct, Generic[T], frozen=True):
         keys: The keys it touches.
         args: Everything after the keys.
         parse: Turns the reply (``bytes``, ``int``, ``None`` or lists of those) into the result.
-        tolerates: Error codes (``NOPERM``) that reach ``parse`` as :class:`Refused`.
+        tolerant: An error reply reaches ``parse`` as an :class:`ErrorReply` and raises nothing.
     """
 
     verb: str | Script
     keys: tuple[str | bytes, ...]
     args: tuple[Arg, ...]
     parse: Callable[[Any], T]
-    tolerates: tuple[str, ...] = ()
+    tolerant: bool = False
 
-    @property
-    def name(self) -> str:
-        """What an error message calls it."""
-        return self.verb.name if isinstance(self.verb, Script) else self.verb
+    def refused(self, message: str) -> str:
+        """Return what to tell when Redis answered with an error."""
+        name = self.verb.name if isinstance(self.verb, Script) else self.verb
+        return f"Redis refused {name} on {', '.join(map(str, self.keys))}: {message}"
 
     def wire(self, *, load: bool = False) -> tuple[Arg, ...]:
         """Return what to send.

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from babelqueue_carrier.headers import ASCII_WHITESPACE
+import msgspec
+
+from babelqueue_carrier.headers import clean
 from babelqueue_redis import envelope
 from babelqueue_redis.errors import (
     ConnectionLostError,
@@ -12,33 +16,92 @@ from babelqueue_redis.errors import (
     PublishError,
     TransportError,
 )
-from babelqueue_redis.values import Publication
+from babelqueue_redis.values import Destination, Publication
+
+MAX_BATCH = 1000
+"""Messages of one ``publish_many``."""
+
+Pair = tuple[str, Mapping[str, Any]]
 
 
-def checked_trace_id(trace_id: str | None) -> str | None:
-    """Return a given ``trace_id`` trimmed, and ``None`` for a blank one.
+def publication(  # noqa: PLR0913 - what a publish call gives
+    destination: Destination,
+    urn: str,
+    data: Mapping[str, Any],
+    *,
+    trace_id: str | None,
+    headers: Mapping[str, str] | None,
+    meta: Mapping[str, Any] | None,
+    message_id: str,
+    now_ms: int,
+) -> Publication:
+    """Check what is to be published, all of it, and return it.
 
     Raises:
-        EnvelopeError: It is not a ``str``.
+        EnvelopeError, HeaderError: It cannot be written.
     """
-    if trace_id is None:
-        return None
-    if not isinstance(trace_id, str):
-        msg = f"trace_id must be text, a UUID for instance; got {type(trace_id).__name__}"
+    return Publication(
+        destination=destination,
+        urn=envelope.checked_urn(urn),
+        message_id=message_id,
+        trace_id=envelope.checked_trace_id(trace_id),
+        headers=clean(headers),
+        data=envelope.encode_data(data),
+        meta=envelope.encode_meta(meta),
+        created_at=now_ms,
+    )
+
+
+def rechecked(changed: Publication, before: Publication) -> Publication:
+    """Return what a hook made of a publication, if it can be written.
+
+    Raises:
+        EnvelopeError, HeaderError: It cannot be written.
+    """
+    if not isinstance(changed.data, msgspec.Raw) or changed.destination != before.destination:
+        msg = "a hook may change urn, trace_id, headers and meta, nothing else"
         raise EnvelopeError(msg)
-    return trace_id.strip(ASCII_WHITESPACE) or None
+    return msgspec.structs.replace(
+        changed,
+        urn=envelope.checked_urn(changed.urn),
+        trace_id=envelope.checked_trace_id(changed.trace_id),
+        headers=clean(changed.headers),
+        meta=envelope.encode_meta(changed.meta),
+        message_id=before.message_id,
+        created_at=before.created_at,
+    )
 
 
-def message_of(
-    publication: Publication, new_id: Callable[[], str]
-) -> tuple[bytes, Mapping[str, str]]:
-    """Return the encoded envelope of a publication and its headers."""
+def checked_batch(messages: Iterable[Pair]) -> list[Pair]:
+    """Return the ``(urn, data)`` pairs of a ``publish_many``.
+
+    Raises:
+        EnvelopeError: They are more than 1 000, or one is not a pair.
+    """
+    pairs = list(itertools.islice(messages, MAX_BATCH + 1))
+    if len(pairs) > MAX_BATCH:
+        msg = f"publish_many takes at most {MAX_BATCH} messages in one trip: split the list"
+        raise EnvelopeError(msg)
+    for index, pair in enumerate(pairs):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:  # noqa: PLR2004 - a pair
+            msg = f"message {index} of the batch must be a pair (urn, data)"
+            raise EnvelopeError(msg)
+    return pairs
+
+
+def message_of(publication: Publication, new_trace_id: str) -> tuple[bytes, Mapping[str, str]]:
+    """Return the encoded envelope of a publication and its headers.
+
+    Args:
+        publication: What is published.
+        new_trace_id: Its ``trace_id`` when neither the caller nor a hook gave one.
+    """
     members = envelope.make(
         publication.urn,
         publication.data,
-        queue=publication.place.queue,
+        queue=publication.destination.queue,
         message_id=publication.message_id,
-        trace_id=publication.trace_id or new_id(),
+        trace_id=publication.trace_id or new_trace_id,
         created_at=publication.created_at,
         meta=publication.meta,
     )
@@ -57,5 +120,5 @@ def unconfirmed(error: TransportError, publications: Sequence[Publication]) -> P
         if may_be_stored
         else "was not stored"
     )
-    msg = f"{what} for queue {publications[0].place.queue!r} {fate}: {error}"
+    msg = f"{what} for queue {publications[0].destination.queue!r} {fate}: {error}"
     return PublishError(msg, message_ids=ids, may_be_stored=may_be_stored)

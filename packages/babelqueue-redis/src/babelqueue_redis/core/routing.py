@@ -7,13 +7,24 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from babelqueue_redis.core.settlement import outcome_if_failed
-from babelqueue_redis.envelope import Envelope, checked_urn, verdict
-from babelqueue_redis.errors import BabelQueueError, PoisonError, UnknownUrnError
+from babelqueue_redis.envelope import Envelope, checked_urn
+from babelqueue_redis.errors import (
+    BabelQueueError,
+    ConfigurationError,
+    PoisonError,
+    UnknownUrnError,
+)
 from babelqueue_redis.settings import ConsumerOptions
-from babelqueue_redis.values import Delivery, Handler, Place, Reservation
+from babelqueue_redis.values import Delivery, Destination, Handler, Reservation
+from babelqueue_redis.verdict import verdict
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_MOST_ARGUMENTS = 3
+_ALL_ARGUMENTS = 3
+_WOULD_NOT_RUN = (
+    inspect.iscoroutinefunction,
+    inspect.isgeneratorfunction,
+    inspect.isasyncgenfunction,
+)
 
 
 class Routes:
@@ -25,6 +36,9 @@ class Routes:
         on_unknown_urn: Callable[..., Any] | None,
     ) -> None:
         """Resolve every handler once."""
+        if handlers is not None and not isinstance(handlers, Mapping):
+            msg = f"handlers must map URNs to callables; got {type(handlers).__name__}"
+            raise ConfigurationError(msg)
         self._handlers: dict[str, Handler] = {}
         self._fallback = None if on_unknown_urn is None else resolve(on_unknown_urn)
         for urn, handler in (handlers or {}).items():
@@ -47,51 +61,51 @@ class Routes:
 def resolve(handler: Callable[..., Any]) -> Handler:
     """Return ``handler`` as a callable of ``(envelope, raw, headers)``.
 
-    A handler takes the first one, two or three of those as positional arguments.
+    A handler takes the first one, two or three of those: as many as it has positional parameters
+    without a default.
 
     Raises:
-        TypeError: It takes none of them, needs more than three, needs keywords, is a coroutine
-            function, or cannot be inspected.
+        TypeError: It takes none of them, needs more than three, needs keywords, would not run
+            when called (a coroutine or generator function), or cannot be inspected.
     """
     wanted = (
         f"a handler takes (envelope), (envelope, raw) or (envelope, raw, headers); {handler!r} "
     )
     if not callable(handler):
         raise TypeError(wanted + "is not callable")
-    if inspect.iscoroutinefunction(handler):
-        raise TypeError(wanted + "is a coroutine function, and this consumer does not await")
+    if any(kind(handler) or kind(type(handler).__call__) for kind in _WOULD_NOT_RUN):
+        raise TypeError(wanted + "would not run when called: this consumer does not await")
     try:
-        parameters = inspect.signature(handler).parameters.values()
+        signature = inspect.signature(handler)
     except ValueError as error:
         raise TypeError(wanted + "has no signature to read: wrap it in a function") from error
-    arity = _arity(list(parameters))
+    arity = _arity(list(signature.parameters.values()))
     if arity is None:
-        raise TypeError(wanted + f"takes {inspect.signature(handler)}")
+        raise TypeError(wanted + f"takes {signature}")
     return _with_three_arguments(handler, arity)
 
 
 def _arity(parameters: list[inspect.Parameter]) -> int | None:
     """Return how many arguments to pass, or ``None`` when the handler does not fit."""
-    empty = inspect.Parameter.empty
-    positional = [p for p in parameters if p.kind in _POSITIONAL]
-    needed = sum(p.default is empty for p in positional)
-    if any(p.kind is p.KEYWORD_ONLY and p.default is empty for p in parameters):
+    required = [p for p in parameters if p.default is p.empty]
+    if any(p.kind is p.KEYWORD_ONLY for p in required):
         return None
-    takes_all = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    arity = _MOST_ARGUMENTS if takes_all else min(len(positional), _MOST_ARGUMENTS)
-    return arity if needed <= arity and arity > 0 else None
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return _ALL_ARGUMENTS
+    arity = sum(p.kind in _POSITIONAL for p in required)
+    return arity if 0 < arity <= _ALL_ARGUMENTS else None
 
 
 def _with_three_arguments(handler: Callable[..., Any], arity: int) -> Handler:
     if arity == 1:
         return lambda envelope, _raw, _headers: handler(envelope)
-    if arity == _MOST_ARGUMENTS - 1:
-        return lambda envelope, raw, _headers: handler(envelope, raw)
-    return handler
+    if arity == _ALL_ARGUMENTS:
+        return handler
+    return lambda envelope, raw, _headers: handler(envelope, raw)
 
 
 def deliver(
-    reservation: Reservation, place: Place, routes: Routes, options: ConsumerOptions
+    reservation: Reservation, destination: Destination, routes: Routes, options: ConsumerOptions
 ) -> Delivery:
     """Judge a reservation and find what will run."""
     judged = PoisonError(reservation.poison) if reservation.poison else verdict(reservation.body)
@@ -104,22 +118,25 @@ def deliver(
         envelope = judged
         handler = routes.find(judged.job)
         if handler is None:
-            msg = (
-                f"no handler for {judged.job!r} on queue {place.queue!r} (message {judged.meta.id})"
-            )
-            refusal = UnknownUrnError(msg)
+            where = f"queue {destination.queue!r} (message {judged.meta.id})"
+            refusal = UnknownUrnError(f"no handler for {judged.job!r} on {where}")
     if_failed = outcome_if_failed(envelope, refusal, options)
-    return Delivery(place, reservation, envelope, handler, refusal, if_failed)
+    return Delivery(destination, reservation, envelope, handler, refusal, if_failed)
 
 
-def invoke(delivery: Delivery) -> Any:  # noqa: ANN401 - whatever the handler returns
+def invoke(delivery: Delivery) -> None:
     """Run the handler.
 
     Raises:
         PoisonError, UnknownUrnError: There is nothing to run.
+        TypeError: The handler returned something that would still have to run.
         BaseException: What the handler raised.
     """
-    if delivery.handler is None or delivery.envelope is None:
-        raise delivery.refusal or UnknownUrnError
+    if delivery.refusal is not None:
+        raise delivery.refusal
     reservation = delivery.reservation
-    return delivery.handler(delivery.envelope, reservation.body, reservation.headers)
+    result = delivery.handler(delivery.envelope, reservation.body, dict(reservation.headers))  # type: ignore[misc,arg-type]  # both are there without a refusal
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        getattr(result, "close", lambda: None)()
+        msg = f"the handler did not run, it returned a {type(result).__name__}: is it async?"
+        raise TypeError(msg)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
+from babelqueue_carrier.errors import message_of, qualified_name
 from babelqueue_redis import dead_letter
-from babelqueue_redis.envelope import INT64_MAX, Envelope, with_attempts
+from babelqueue_redis.envelope import Envelope, with_attempts
 from babelqueue_redis.errors import PoisonError, UnknownUrnError
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.values import Delivery, Outcome
+from babelqueue_redis.verdict import INT64_MAX
 
 _BY_STRATEGY = {"delete": Outcome.DROPPED, "release": Outcome.RELEASED}
 
@@ -34,7 +34,7 @@ ACK = Settlement(Outcome.ACKED)
 GIVE_BACK = Settlement(Outcome.RELEASED)
 
 
-def raised(envelope: Envelope | None) -> int:
+def next_attempts(envelope: Envelope | None) -> int:
     """Return ``attempts`` after one more failure. A negative count starts from zero."""
     return min(max(envelope.attempts, 0) + 1, INT64_MAX) if envelope else 1
 
@@ -50,51 +50,35 @@ def outcome_if_failed(
         return _BY_STRATEGY.get(options.unknown_urn, exhausted)
     if refusal is None and options.on_failure == "leave":
         return Outcome.LEFT
-    return exhausted if raised(envelope) >= options.max_tries else Outcome.RETRIED
+    return exhausted if next_attempts(envelope) >= options.max_tries else Outcome.RETRIED
 
 
-def failure(
-    delivery: Delivery, error: BaseException, options: ConsumerOptions, now_ms: int
+def settlement(
+    delivery: Delivery, error: BaseException | None, options: ConsumerOptions, now_ms: int
 ) -> Settlement:
-    """Return the settlement of a delivery whose handling raised ``error``."""
-    outcome = delivery.if_failed
+    """Return the settlement of a delivery whose handling ended with ``error``, or well."""
+    if error is None:
+        return ACK
+    outcome = delivery.intended(error)
     body = delivery.reservation.body
     if outcome is Outcome.RETRIED:
-        return Settlement(outcome, with_attempts(body, raised(delivery.envelope)))
+        return Settlement(outcome, with_attempts(body, next_attempts(delivery.envelope)))
     if outcome is not Outcome.DEAD_LETTERED:
         return Settlement(outcome)
+    write = dead_letter.poison_record if delivery.envelope is None else dead_letter.record
     block = _block(delivery, error, options, now_ms)
-    if delivery.envelope is None:
-        return Settlement(outcome, dead_letter.poison_record(body, block), options.poison_queue)
-    return Settlement(outcome, dead_letter.record(body, block), options.poison_queue)
+    return Settlement(outcome, write(body, block), options.dead_letter_target)
 
 
 def _block(
     delivery: Delivery, error: BaseException, options: ConsumerOptions, now_ms: int
-) -> dict[str, Any]:
+) -> dict[str, object]:
     envelope = delivery.envelope
     return dead_letter.block(
-        getattr(delivery.refusal, "error_type", "failed"),
-        error=_message_of(error),
+        getattr(delivery.refusal, "reason", "failed"),
+        error=message_of(error),
         exception=qualified_name(error),
         failed_at=now_ms,
         original_queue=(envelope.meta.queue if envelope else "") or options.queue,
-        attempts=raised(envelope),
+        attempts=next_attempts(envelope),
     )
-
-
-def qualified_name(error: BaseException) -> str:
-    """Return the class name of ``error`` with its module, bare for a builtin."""
-    kind = type(error)
-    return (
-        kind.__qualname__
-        if kind.__module__ == "builtins"
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
-
-
-def _message_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - an exception that cannot be printed must not stop a worker
-        return "(the exception has no printable message)"

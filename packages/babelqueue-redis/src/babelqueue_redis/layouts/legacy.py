@@ -14,15 +14,17 @@ from typing import Any
 
 import msgspec
 
-from babelqueue_carrier.frame import frame_value, unframe
+from babelqueue_carrier.frame import frame_value, is_utf8, unframe
 from babelqueue_redis import lua
-from babelqueue_redis.core.command import Arg, Command, Op, Refused
+from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op
 from babelqueue_redis.core.settlement import Settlement
+from babelqueue_redis.errors import CommandRefusedError
 from babelqueue_redis.layouts.protocol import Message
 from babelqueue_redis.values import Outcome, Reservation
 
 _CHUNK = 500
-"""Members one sweep call looks at: about 3 ms of Redis' time."""
+"""Members one sweep call looks at: about 3 ms of Redis' time, for small ones."""
+_CHUNK_BYTES = 1 << 20
 _SHORTEST_BLOCK = 0.001
 """Seconds. Redis would take 0 for "for ever"."""
 _FIRST_PAUSE = 0.1
@@ -32,9 +34,10 @@ _LONGEST_PAUSE = 1.0
 class Swept(msgspec.Struct, frozen=True):
     """What one sweep call did, and whether expired members may be left."""
 
-    moved: int
-    seen: int
-    more: bool
+    moved: int = 0
+    seen: int = 0
+    more: bool = False
+    refused: str = ""
 
 
 class LegacyLayout:
@@ -60,24 +63,38 @@ class LegacyLayout:
         return Command("RPUSH", (self.queue,), values, _nothing)
 
     def reserve(self, token: str, now: float | None = None) -> Op[Reservation | None]:
-        """Sweep, and take the head. A long sweep goes on after the take, chunk by chunk."""
+        """Sweep a chunk, and take the head.
+
+        A message that was taken is returned whatever became of the sweep: the next reserve goes on
+        with it. Only while nothing could be taken is the sweep continued, and its failure raised.
+        """
         take = Command(
             lua.LEGACY_RESERVE,
             self._keys,
             (_clock(now), self._lease, token),
             lambda reply: self._reservation(token, reply),
         )
-        swept, taken = yield (self._sweep_chunk(self._batch, now), take)
-        if swept.more:
-            moved = yield from self._sweep_rest(swept, now)
-            if taken is None and moved:
-                (taken,) = yield (take,)
-        return taken  # type: ignore[no-any-return]  # the parse of ``take``
+        seen = 0
+        while True:
+            swept, taken = yield (self._sweep_chunk(seen, now), take)
+            seen += swept.seen
+            if taken is not None:
+                return taken  # type: ignore[no-any-return]  # the parse of ``take``
+            if swept.refused:
+                raise CommandRefusedError(swept.refused)
+            if not swept.more or seen == self._batch:
+                return None
 
     def sweep(self, now: float | None = None) -> Op[int]:
         """Move expired reservations back to the ready list; return how many."""
-        (swept,) = yield (self._sweep_chunk(self._batch, now),)
-        return (yield from self._sweep_rest(swept, now))
+        moved = seen = 0
+        while True:
+            (swept,) = yield (self._sweep_chunk(seen, now),)
+            moved, seen = moved + swept.moved, seen + swept.seen
+            if swept.refused:
+                raise CommandRefusedError(swept.refused)
+            if not swept.more or seen == self._batch:
+                return int(moved)
 
     def settle(self, reservation: Reservation, settlement: Settlement) -> Command[bool] | None:
         """Remove the reservation, if it is still there, and write what replaces the message."""
@@ -95,33 +112,37 @@ class LegacyLayout:
         return Command(lua.LEGACY_SETTLE, keys, args, bool)
 
     def wait(self, seconds: float, idle: int) -> Command[float]:
-        """Move the head to the head: it blocks while there is none, and takes nothing."""
+        """Move the head to the head: it blocks while there is none, and takes nothing.
+
+        Where the server refuses (an ACL may, and so does one at maxmemory), sleep instead.
+        """
         pause = min(_FIRST_PAUSE * 2 ** min(idle, 10), _LONGEST_PAUSE)
         return Command(
             "BLMOVE",
             (self.queue,),
             (self.queue, "LEFT", "LEFT", f"{max(seconds, _SHORTEST_BLOCK):.3f}"),
-            lambda reply: pause if isinstance(reply, Refused) else 0.0,
-            tolerates=("NOPERM", "OOM", "UNKNOWN COMMAND"),
+            lambda reply: pause if isinstance(reply, ErrorReply) else 0.0,
+            tolerant=True,
         )
 
-    def _sweep_rest(self, swept: Swept, now: float | None) -> Op[int]:
-        moved, seen = swept.moved, swept.seen
-        while swept.more and seen != self._batch:
-            left = -1 if self._batch < 0 else self._batch - seen
-            (swept,) = yield (self._sweep_chunk(left, now),)
-            moved, seen = moved + swept.moved, seen + swept.seen
-        return moved
+    def _sweep_chunk(self, seen: int, now: float | None) -> Command[Swept]:
+        size = _CHUNK if self._batch < 0 else min(_CHUNK, self._batch - seen)
+        args = (_clock(now), size, _CHUNK_BYTES)
 
-    def _sweep_chunk(self, left: int, now: float | None) -> Command[Swept]:
-        size = _CHUNK if left < 0 else min(_CHUNK, left)
-        return Command(lua.LEGACY_SWEEP, self._keys, (_clock(now), size), _swept)
+        def parse(reply: list[int] | ErrorReply) -> Swept:
+            if isinstance(reply, ErrorReply):
+                return Swept(refused=command.refused(reply.message))
+            moved, seen, more = reply
+            return Swept(moved, seen, bool(more))
+
+        command = Command(lua.LEGACY_SWEEP, self._keys, args, parse, tolerant=True)
+        return command
 
     def _reservation(self, token: str, stored: bytes | None) -> Reservation | None:
         if stored is None:
             return None
         body, headers = unframe(stored)
-        poison = None if body is stored or _is_utf8(stored) else "the bytes are not UTF-8"
+        poison = None if body is stored or is_utf8(stored) else "the bytes are not UTF-8"
         return Reservation(self.queue, body, headers, token, stored, poison)
 
 
@@ -129,18 +150,5 @@ def _clock(now: float | None) -> Arg:
     return "" if now is None else repr(float(now))
 
 
-def _swept(reply: list[int]) -> Swept:
-    moved, seen, more = reply
-    return Swept(moved, seen, bool(more))
-
-
 def _nothing(_reply: Any) -> None:  # noqa: ANN401 - whatever Redis answers
     return None
-
-
-def _is_utf8(stored: bytes) -> bool:
-    try:
-        stored.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -5,6 +5,7 @@
 -- KEYS[3]  deadlines
 -- ARGV[1]  now, epoch seconds; '' asks the server's clock
 -- ARGV[2]  how many members to look at, at most
+-- ARGV[3]  how many bytes of them, about
 --
 -- Reply: {moved, seen, more}; more is 1 when expired members may be left.
 --
@@ -16,34 +17,37 @@ local now = ARGV[1]
 if now == '' then
   now = redis.call('TIME')[1]
 end
-local wanted = tonumber(ARGV[2])
-local members = redis.call(
-  'ZRANGEBYSCORE', KEYS[3], '-inf', math.floor(tonumber(now)), 'LIMIT', 0, wanted)
-if #members == 0 then
-  return {0, 0, 0}
-end
+local second, wanted, room = math.floor(tonumber(now)), tonumber(ARGV[2]), tonumber(ARGV[3])
+local well_formed = '^' .. string.rep('[0-9a-f]', 32) .. ':'
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
 redis.call('ZREM', KEYS[3], '')
 
 local moved, seen, scans = 0, 0, 0
-for _, member in ipairs(members) do
-  if string.match(member, '^%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x:') then
-    local element = string.sub(member, 34)
-    local near = redis.call('LPOS', KEYS[2], element, 'MAXLEN', 1000)
-    if not near then
-      scans = scans + 1
+while seen < wanted and room > 0 and scans < 10 do
+  local some = math.min(10, wanted - seen)
+  local members = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', second, 'LIMIT', 0, some)
+  for _, member in ipairs(members) do
+    if string.find(member, well_formed) then
+      local element = string.sub(member, 34)
+      local near = redis.call('LPOS', KEYS[2], element, 'MAXLEN', 1000)
+      if not near then
+        scans = scans + 1
+      end
+      if near or redis.call('LPOS', KEYS[2], element) then
+        redis.call('RPUSH', KEYS[1], element)
+        redis.call('LREM', KEYS[2], 1, element)
+        moved = moved + 1
+      end
     end
-    if near or redis.call('LPOS', KEYS[2], element) then
-      redis.call('RPUSH', KEYS[1], element)
-      redis.call('LREM', KEYS[2], 1, element)
-      moved = moved + 1
+    redis.call('ZREM', KEYS[3], member)
+    seen, room = seen + 1, room - #member
+    if scans == 10 then
+      break
     end
   end
-  redis.call('ZREM', KEYS[3], member)
-  seen = seen + 1
-  if scans == 10 then
-    break
+  if #members < some and scans < 10 then
+    return {moved, seen, 0}
   end
 end
-return {moved, seen, (seen == wanted or seen < #members) and 1 or 0}
+return {moved, seen, 1}

@@ -6,17 +6,22 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-import redis
-
 from babelqueue_redis import entropy, hooks
-from babelqueue_redis.core import settlement
 from babelqueue_redis.core.routing import Routes, deliver, invoke
-from babelqueue_redis.core.settlement import Settlement
+from babelqueue_redis.core.settlement import GIVE_BACK, Settlement, settlement
+from babelqueue_redis.envelope import checked_urn
+from babelqueue_redis.errors import ConfigurationError, SettlementError, TransportError
 from babelqueue_redis.layouts import layout_of
-from babelqueue_redis.settings import ConsumerOptions
-from babelqueue_redis.sync.driver import LONGEST_BLOCK, Driver
+from babelqueue_redis.settings import ConsumerOptions, check_timeout
+from babelqueue_redis.sync.driver import LONGEST_BLOCK, Client, Driver
 from babelqueue_redis.sync.worker import Lane, Worker
-from babelqueue_redis.values import Delivery, Outcome, Place, Reservation
+from babelqueue_redis.values import (
+    Delivery,
+    Destination,
+    Outcome,
+    Reservation,
+    counts_as_failure,
+)
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
@@ -45,7 +50,7 @@ class RedisConsumer:
 
     def __init__(  # noqa: PLR0913 - one keyword per option, so that editors show them
         self,
-        client: redis.Redis | str,
+        client: Client,
         queue: str,
         handlers: Mapping[str, Callable[..., Any]] | None = None,
         *,
@@ -64,6 +69,9 @@ class RedisConsumer:
         prefetch: int | str = "auto",
         concurrency: int = 1,
         retry_backoff: float = 0,
+        retry_backoff_multiplier: float = 1,
+        retry_backoff_max: float = 0,
+        retry_jitter: str = "none",
     ) -> None:
         """Check the options and resolve the handlers; nothing is sent yet."""
         self._options = ConsumerOptions(
@@ -83,11 +91,16 @@ class RedisConsumer:
             prefetch=prefetch,
             concurrency=concurrency,
             retry_backoff=retry_backoff,
+            retry_backoff_multiplier=retry_backoff_multiplier,
+            retry_backoff_max=retry_backoff_max,
+            retry_jitter=retry_jitter,
         )
         self._routes = Routes(handlers, on_unknown_urn)
         self._driver = Driver(client, blocks=True)
         self._layout = layout_of(self._options)
-        self._place = Place(queue, layout, self._driver.address, self._driver.port)
+        self._destination = Destination(
+            self._options.queue, layout, self._driver.address, self._driver.port
+        )
         self._lane = Lane()
         self._worker = Worker(self._options, self._driver, self._lane)
 
@@ -103,9 +116,10 @@ class RedisConsumer:
         """Register the decorated function for ``urn``; it stays what it was.
 
         Raises:
-            EnvelopeError: The URN is blank.
+            EnvelopeError: The URN is blank, or there is none: write ``@consumer.handler("urn:…")``.
             TypeError: The function cannot take a message.
         """
+        urn = checked_urn(urn)
 
         def register(function: HandlerT) -> HandlerT:
             self._routes.add(urn, function)
@@ -116,7 +130,7 @@ class RedisConsumer:
     def reserve(self, timeout: float | None = None) -> Reservation | None:
         """Take the oldest message, waiting for one.
 
-        The message is yours until ``retry_after`` has passed. Give it to :meth:`handle`.
+        The message is yours until ``retry_after`` has passed. Give it to :meth:`handle`, once.
 
         Args:
             timeout: Seconds to wait; ``None`` is ``block_timeout``, 0 or less is one attempt.
@@ -127,24 +141,7 @@ class RedisConsumer:
         Raises:
             TransportError: Redis did not answer, or refused.
         """
-        return self.reserve_until(timeout, bool)
-
-    def reserve_until(
-        self, timeout: float | None, stopping: Callable[[], bool]
-    ) -> Reservation | None:
-        """Reserve as :meth:`reserve` does, and give up early once ``stopping`` says so."""
-        wait = self._options.block_timeout if timeout is None else timeout
-        deadline = self._driver.monotonic() + wait
-        idle = 0
-        while True:
-            reservation = self._driver.run(self._layout.reserve(entropy.new_token()))
-            left = deadline - self._driver.monotonic()
-            if reservation is not None or left <= 0 or stopping():
-                return reservation
-            block = min(left, LONGEST_BLOCK)
-            pause = self._driver.send(self._layout.wait(block, idle))
-            self._driver.sleep(min(pause, left))
-            idle += 1
+        return self._reserve(timeout, bool)
 
     def handle(self, reservation: Reservation) -> Outcome:
         """Route a reserved message to its handler, run it, and settle the reservation.
@@ -157,45 +154,27 @@ class RedisConsumer:
             What became of the message; ``Outcome.EXPIRED`` when the reservation had run out.
 
         Raises:
-            TransportError: The message could not be settled. It comes back after ``retry_after``.
+            ConfigurationError: The reservation is another queue's.
+            SettlementError: Redis did not confirm. The message comes back after ``retry_after``.
         """
-        delivery = deliver(reservation, self._place, self._routes, self._options)
+        if reservation.queue != self._destination.queue:
+            msg = f"{reservation!r} cannot be handled by a consumer of {self._destination.queue!r}"
+            raise ConfigurationError(msg)
+        delivery = deliver(reservation, self._destination, self._routes, self._options)
+        done = False
         try:
             with hooks.processing(delivery):
                 self._lane.run(invoke, delivery)
-        except KeyboardInterrupt:
-            self.settle(reservation, settlement.GIVE_BACK)
-            raise
+                done = True
+        except Exception as error:  # noqa: BLE001 - whatever handlers raise
+            return self._end(delivery, None if done else error)
         except BaseException as error:
-            self._report(error, delivery)
-            end = settlement.failure(delivery, error, self._options, entropy.epoch_ms())
-            outcome = self.settle(reservation, end)
-            if isinstance(error, Exception):
-                return outcome
+            try:
+                self._end(delivery, None if done else error)
+            except SettlementError:
+                logger.exception("while the program was asked to exit")
             raise
-        return self.settle(reservation, settlement.ACK)
-
-    def settle(self, reservation: Reservation, end: Settlement) -> Outcome:
-        """Carry out what was decided about a reservation.
-
-        Returns:
-            The outcome of ``end``, or ``Outcome.EXPIRED`` when nothing was touched because the
-            reservation had run out.
-
-        Raises:
-            TransportError: Redis did not answer, or refused.
-        """
-        command = self._layout.settle(reservation, end)
-        if command is None or self._driver.send(command):
-            return end.outcome
-        logger.warning(
-            "reservation expired: a message of queue %r was not %s, nothing was touched; it is "
-            "delivered again. Handlers must be shorter than retry_after (%s s)",
-            self._place.queue,
-            end.outcome,
-            self._options.retry_after,
-        )
-        return Outcome.EXPIRED
+        return self._end(delivery, None)
 
     def poll(self, timeout: float | None = None) -> Outcome | None:
         """Take one message, handle it and settle it.
@@ -209,7 +188,7 @@ class RedisConsumer:
         Raises:
             TransportError: As for :meth:`reserve` and :meth:`handle`.
         """
-        reservation = self.reserve(timeout)
+        reservation = self._reserve(timeout, bool)
         return None if reservation is None else self.handle(reservation)
 
     def run(self, should_continue: Callable[[], bool] | None = None) -> int:
@@ -221,12 +200,20 @@ class RedisConsumer:
         unchanged. When Redis is away it waits, and goes on when Redis is back.
 
         Args:
-            should_continue: Asked before every message; a false answer ends the run.
+            should_continue: Asked before every wait for a message; a false answer ends the run.
 
         Returns:
             How many messages were handled.
+
+        Raises:
+            BabelQueueError: This consumer is running already.
         """
-        return self._worker.run(self, should_continue)
+        return self._worker.run(
+            lambda stopping: self._reserve(None, stopping),
+            self.handle,
+            lambda reservation: self._settle(reservation, GIVE_BACK),
+            should_continue or (lambda: True),
+        )
 
     def stop(self) -> None:
         """End :meth:`run` after the current message. Safe from any thread and from handlers."""
@@ -236,22 +223,65 @@ class RedisConsumer:
         """Close the calling thread's connection; a later call opens a new one."""
         self._driver.close()
 
+    def _reserve(self, timeout: float | None, stopping: Callable[[], bool]) -> Reservation | None:
+        """Reserve as :meth:`reserve` does, and give up early once ``stopping`` says so."""
+        wait = self._options.block_timeout if timeout is None else check_timeout(timeout)
+        deadline = self._driver.monotonic() + wait
+        idle = 0
+        while True:
+            reservation = self._driver.run(self._layout.reserve(entropy.new_token()))
+            left = deadline - self._driver.monotonic()
+            if reservation is not None or left <= 0 or stopping():
+                return reservation
+            pause = self._driver.send(self._layout.wait(min(left, LONGEST_BLOCK), idle))
+            self._driver.sleep(min(pause, left))
+            idle += 1
+
+    def _end(self, delivery: Delivery, error: BaseException | None) -> Outcome:
+        """Report how handling ended, and settle."""
+        end = settlement(delivery, error, self._options, entropy.epoch_ms())
+        try:
+            if error is not None and counts_as_failure(error):
+                self._report(error, delivery)
+        finally:
+            outcome = self._settle(delivery.reservation, end, delivery.message_id)
+        return outcome
+
+    def _settle(self, reservation: Reservation, end: Settlement, message_id: str = "") -> Outcome:
+        """Carry out what was decided about a reservation."""
+        command = self._layout.settle(reservation, end)
+        try:
+            if command is None or self._driver.send(command):
+                return end.outcome
+        except TransportError as error:
+            msg = (
+                f"message {message_id} of queue {reservation.queue!r} is not confirmed to be "
+                f"{end.outcome}; it may come back after retry_after: {error}"
+            )
+            raise SettlementError(msg, message_id=message_id, outcome=end.outcome) from error
+        logger.warning(
+            "reservation expired: message %r of queue %r is not %s, nothing was touched; it is "
+            "delivered again. Handlers must be shorter than retry_after (%s s)",
+            message_id,
+            reservation.queue,
+            end.outcome,
+            self._options.retry_after,
+        )
+        return Outcome.EXPIRED
+
     def _report(self, error: BaseException, delivery: Delivery) -> None:
         tell = self._options.on_error
         if tell is None:
-            self._log(error, delivery)
+            logger.warning(
+                "message %r of queue %r is %s: %s",
+                delivery.message_id or "(poison)",
+                self._destination.queue,
+                delivery.if_failed,
+                delivery.refusal or "its handler failed",
+                exc_info=None if delivery.refusal else error,
+            )
             return
         try:
             tell(error, delivery.envelope, delivery.reservation.body)
         except Exception:
-            logger.exception("on_error failed on queue %r", self._place.queue)
-
-    def _log(self, error: BaseException, delivery: Delivery) -> None:
-        logger.warning(
-            "message %s of queue %r is %s: %s",
-            delivery.envelope.meta.id if delivery.envelope else "(poison)",
-            self._place.queue,
-            delivery.if_failed,
-            delivery.refusal or "its handler failed",
-            exc_info=None if delivery.refusal else error,
-        )
+            logger.exception("on_error failed on queue %r", self._destination.queue)

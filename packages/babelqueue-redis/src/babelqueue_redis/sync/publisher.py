@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import redis
-
-from babelqueue_carrier.headers import clean
 from babelqueue_redis import entropy, hooks
-from babelqueue_redis.core.publishing import checked_trace_id, message_of, unconfirmed
-from babelqueue_redis.envelope import checked_meta, checked_urn, encode_data
+from babelqueue_redis.core.publishing import (
+    Pair,
+    checked_batch,
+    message_of,
+    publication,
+    unconfirmed,
+)
 from babelqueue_redis.errors import TransportError
 from babelqueue_redis.layouts import layout_of
-from babelqueue_redis.settings import PublisherOptions, check_batch, check_delay
-from babelqueue_redis.sync.driver import Driver
-from babelqueue_redis.values import Place, Publication
+from babelqueue_redis.settings import QueueOptions
+from babelqueue_redis.sync.driver import Client, Driver
+from babelqueue_redis.values import Destination, Publication
 
 
 class RedisPublisher:
@@ -33,17 +35,19 @@ class RedisPublisher:
 
     def __init__(
         self,
-        client: redis.Redis | str,
+        client: Client,
         queue: str,
         *,
         layout: str = "legacy",
         key_prefix: str = "queues:",
     ) -> None:
         """Check the options; nothing is sent yet."""
-        self._options = PublisherOptions(queue, layout, key_prefix)
+        self._options = QueueOptions(queue, layout, key_prefix)
         self._driver = Driver(client, shows_spans=True)
         self._layout = layout_of(self._options)
-        self._place = Place(queue, layout, self._driver.address, self._driver.port)
+        self._destination = Destination(
+            self._options.queue, layout, self._driver.address, self._driver.port
+        )
 
     def __enter__(self) -> RedisPublisher:
         """Return the publisher; leaving the block closes it."""
@@ -67,7 +71,8 @@ class RedisPublisher:
 
         Args:
             urn: What kind of message it is, for example ``urn:acme:orders:created``.
-            data: The payload, a JSON object. Dates, UUIDs and the like become text.
+            data: The payload, a JSON object. Dates, UUIDs, bytes, sets and the like become text
+                and arrays, keys that are numbers become text.
             trace_id: The id of the chain it belongs to; a fresh UUID when blank.
             headers: Text to ride beside the envelope, such as a ``traceparent``. Empty names and
                 values are dropped.
@@ -84,24 +89,24 @@ class RedisPublisher:
             PublishError: Redis did not confirm. Its ``message_id`` is the one that would have been
                 returned, and ``may_be_stored`` tells whether it may be in the queue.
         """
-        check_delay(delay, self._options)
-        publication = Publication(
-            place=self._place,
-            urn=checked_urn(urn),
+        self._options.check_delay(delay)
+        message = publication(
+            self._destination,
+            urn,
+            data,
+            trace_id=trace_id,
+            headers=headers,
+            meta=meta,
             message_id=entropy.new_id(),
-            trace_id=checked_trace_id(trace_id),
-            headers=clean(headers),
-            data=encode_data(data),
-            meta=checked_meta(meta),
-            created_at=entropy.epoch_ms(),
+            now_ms=entropy.epoch_ms(),
         )
-        with hooks.publishing(publication) as publication:
-            self._send((publication,))
-        return publication.message_id
+        with hooks.publishing(message) as message:
+            self._send((message,))
+        return message.message_id
 
     def publish_many(
         self,
-        messages: Iterable[tuple[str, Mapping[str, Any]]],
+        messages: Iterable[Pair],
         *,
         headers: Mapping[str, str] | None = None,
         trace_id: str | None = None,
@@ -121,35 +126,33 @@ class RedisPublisher:
         Raises:
             EnvelopeError, HeaderError, ConfigurationError, PublishError: As :meth:`publish`.
         """
-        check_delay(delay, self._options)
-        now = entropy.epoch_ms()
-        cleaned = clean(headers)
-        chain = checked_trace_id(trace_id)
-        publications = tuple(
-            Publication(
-                place=self._place,
-                urn=checked_urn(urn),
+        self._options.check_delay(delay)
+        now_ms = entropy.epoch_ms()
+        batch = tuple(
+            publication(
+                self._destination,
+                urn,
+                data,
+                trace_id=trace_id,
+                headers=headers,
+                meta=None,
                 message_id=entropy.new_id(),
-                trace_id=chain,
-                headers=cleaned,
-                data=encode_data(data),
-                meta={},
-                created_at=now,
+                now_ms=now_ms,
             )
-            for urn, data in check_batch(messages)
+            for urn, data in checked_batch(messages)
         )
-        if publications:
-            with hooks.publishing_many(publications) as publications:
-                self._send(publications)
-        return [publication.message_id for publication in publications]
+        if batch:
+            with hooks.publishing_many(batch) as batch:
+                self._send(batch)
+        return [message.message_id for message in batch]
 
     def close(self) -> None:
         """Close the calling thread's connection; a later publish opens a new one."""
         self._driver.close()
 
-    def _send(self, publications: tuple[Publication, ...]) -> None:
-        messages = [message_of(each, entropy.new_id) for each in publications]
+    def _send(self, batch: tuple[Publication, ...]) -> None:
+        encoded = [message_of(message, entropy.new_id()) for message in batch]
         try:
-            self._driver.send(self._layout.publish(messages))
+            self._driver.send(self._layout.publish(encoded))
         except TransportError as error:
-            raise unconfirmed(error, publications) from error
+            raise unconfirmed(error, batch) from error

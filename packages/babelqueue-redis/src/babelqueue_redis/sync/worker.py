@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
+import os
 import random
+import select
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from babelqueue_redis.core.settlement import GIVE_BACK, Settlement
-from babelqueue_redis.errors import TransportError
+from babelqueue_redis.errors import BabelQueueError, SettlementError, TransportError
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.sync.driver import Driver
 from babelqueue_redis.values import Outcome, Reservation
@@ -26,41 +28,30 @@ _PAUSE_AFTER_RELEASE = 0.1
 """Seconds before a message that was just given back unchanged may be taken again."""
 _FIRST_BACKOFF = 0.1
 _LONGEST_BACKOFF = 5.0
+_STRIKE_AGAIN = 1.0
+"""Seconds between interruptions of a handler that does not end."""
 
 
 class HandlerInterrupted(KeyboardInterrupt):
-    """Raised inside a handler that may not go on because the worker is shutting down."""
-
-
-class Consumer(Protocol):
-    """What the loop needs of a consumer."""
-
-    def reserve_until(
-        self, timeout: float | None, stopping: Callable[[], bool]
-    ) -> Reservation | None:
-        """Take a message."""
-
-    def handle(self, reservation: Reservation) -> Outcome:
-        """Run its handler and settle it."""
-
-    def settle(self, reservation: Reservation, end: Settlement) -> Outcome:
-        """Settle it without running anything."""
+    """Raised in the main thread, in a handler for instance, when a shutdown takes too long."""
 
 
 class Lane:
-    """Where a handler runs: in the calling thread. Knows whether one is running."""
+    """Where a handler runs: in the calling thread."""
 
-    def __init__(self) -> None:
-        """Nothing runs yet."""
-        self.interruptible = False
+    interrupted = False
 
     def run(self, function: Callable[..., T], *args: Any) -> T:  # noqa: ANN401
-        """Run ``function``; meanwhile a signal may raise :class:`HandlerInterrupted` in it."""
-        self.interruptible = True
+        """Run ``function``.
+
+        A handler that was interrupted, and turns that into an error of its own, did not fail.
+        """
         try:
             return function(*args)
-        finally:
-            self.interruptible = False
+        except Exception as error:
+            if self.interrupted:
+                raise HandlerInterrupted from error
+            raise
 
 
 class Worker:
@@ -71,6 +62,7 @@ class Worker:
         self._options = options
         self._driver = driver
         self._lane = lane
+        self._running = False
         self._stopping = False
         self._outages = 0
 
@@ -79,39 +71,65 @@ class Worker:
         # A plain flag: a signal handler may set it at any point, and an Event's lock could be held.
         self._stopping = True
 
-    def run(self, consumer: Consumer, should_continue: Callable[[], bool] | None) -> int:
-        """Loop; return how many messages were handled."""
+    def run(
+        self,
+        take: Callable[[Callable[[], bool]], Reservation | None],
+        handle: Callable[[Reservation], Outcome],
+        give_back: Callable[[Reservation], Outcome],
+        should_continue: Callable[[], bool],
+    ) -> int:
+        """Loop; return how many messages were handled.
+
+        Args:
+            take: Waits for a message, until the callable it is given says that it is time to stop.
+            handle: Runs a message's handler and settles it.
+            give_back: Settles a message unchanged.
+            should_continue: Asked before every wait.
+        """
+        if self._running:
+            msg = "run() is running already: use a consumer for each thread"
+            raise BabelQueueError(msg)
+        self._running = True
         handled = 0
-        with self._handling_signals():
-            while not self._stopping and (should_continue is None or should_continue()):
-                try:
-                    outcome = self._step(consumer)
-                except HandlerInterrupted:
-                    break
-                except TransportError as error:
-                    self._wait_out(error)
-                    continue
-                self._note_recovery()
-                handled += outcome is not None
-                if outcome is Outcome.RELEASED:
-                    self._driver.sleep(_PAUSE_AFTER_RELEASE)
-        self._stopping = False
-        self._driver.close()
+        try:
+            with self._handling_signals():
+                while not self._stopping and should_continue():
+                    outcome = self._step(take, handle, give_back)
+                    handled += outcome is not None
+                    if outcome is Outcome.RELEASED:
+                        self._driver.sleep(_PAUSE_AFTER_RELEASE)
+        finally:
+            self._running = self._stopping = self._lane.interrupted = False
+            self._driver.close()
         return handled
 
-    def _step(self, consumer: Consumer) -> Outcome | None:
-        reservation = consumer.reserve_until(None, lambda: self._stopping)
-        if reservation is None:
+    def _step(
+        self,
+        take: Callable[[Callable[[], bool]], Reservation | None],
+        handle: Callable[[Reservation], Outcome],
+        give_back: Callable[[Reservation], Outcome],
+    ) -> Outcome | None:
+        try:
+            reservation = take(lambda: self._stopping)
+            self._note_recovery()
+            if reservation is None:
+                return None
+            if self._stopping:
+                give_back(reservation)
+                return None
+            return handle(reservation)
+        except SettlementError as error:
+            logger.error("%s", error)  # noqa: TRY400 - expected, and it says all there is to say
             return None
-        if self._stopping:
-            consumer.settle(reservation, GIVE_BACK)
+        except TransportError as error:
+            self._wait_out(error)
             return None
-        return consumer.handle(reservation)
 
     def _wait_out(self, error: TransportError) -> None:
         """Wait before the next try; say once per outage that there is one."""
         if self._outages == 0:
             logger.error("queue %r cannot be served for now: %s", self._options.queue, error)
+        self._driver.close()  # the name may lead to another server by then
         longest = min(_FIRST_BACKOFF * 2 ** min(self._outages, 10), _LONGEST_BACKOFF)
         self._outages += 1
         until = self._driver.monotonic() + random.uniform(longest / 2, longest)  # noqa: S311
@@ -120,7 +138,7 @@ class Worker:
 
     def _note_recovery(self) -> None:
         if self._outages:
-            logger.info("queue %r is served again", self._options.queue)
+            logger.warning("queue %r is served again", self._options.queue)
             self._outages = 0
 
     @contextlib.contextmanager
@@ -130,50 +148,74 @@ class Worker:
             yield
             return
         shutdown = _Shutdown(self, self._lane, self._options.shutdown_timeout)
-        previous = {number: signal.signal(number, shutdown) for number in _SIGNALS}
         try:
             yield
+        except HandlerInterrupted:
+            pass
         finally:
-            shutdown.cancel()
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+            shutdown.over()
 
 
 class _Shutdown:
-    """The signal handler of one run.
+    """The signal handlers of one run.
 
-    The first signal stops the loop and starts the clock for a running handler. The second one, or
-    the clock, interrupts the handler.
+    The first signal stops the loop and starts the clock. A second one, or the clock, interrupts
+    whatever the main thread does; the clock strikes until the run is over.
+
+    The clock is a thread that was started before any signal could come, and is told through a
+    pipe: a signal handler may run at any point, where it must not take a lock or start a thread.
     """
 
     def __init__(self, worker: Worker, lane: Lane, timeout: float) -> None:
         self._worker = worker
         self._lane = lane
-        self._timeout = timeout
-        self._asked = False
-        self._clock: threading.Timer | None = None
+        self._timeout = min(timeout, threading.TIMEOUT_MAX)
+        self._pid = os.getpid()
+        self._earlier_signals = itertools.count()  # atomic: one handler may interrupt another
+        self._is_over = False
+        self._ears, self._mouth = os.pipe()
+        self._clock = threading.Thread(target=self._run_clock, name="babelqueue-clock", daemon=True)
+        self._start_clock()
+        self._previous = {int(number): signal.signal(number, self) for number in _SIGNALS}
 
-    def __call__(self, number: int, _frame: FrameType | None) -> None:
-        self._worker.stop()
-        if not self._lane.interruptible:
-            self._asked = True
-        elif self._asked or self._timeout == 0:
-            raise HandlerInterrupted
-        else:
-            self._asked = True
-            self._start_clock(number)
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self._pid != os.getpid():  # a child forked by a handler: not ours to shut down
+            signal.signal(number, self._previous[number] or signal.SIG_DFL)
+            signal.raise_signal(number)
+        elif not self._is_over:
+            self._worker.stop()
+            if next(self._earlier_signals) or self._timeout == 0:
+                self._lane.interrupted = True
+                raise HandlerInterrupted
+            os.write(self._mouth, bytes([number]))
+            self._pass_on(number, frame)
 
-    def cancel(self) -> None:
-        """Stop the clock; when it has just struck, its signal is delivered before this returns."""
-        if self._clock is not None:
-            self._clock.cancel()
-            self._clock.join()
+    def over(self) -> None:
+        """End the clock and give the signals back."""
+        self._is_over = True
+        os.write(self._mouth, b"\0")
+        self._clock.join()
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        os.close(self._ears)
+        os.close(self._mouth)
 
-    def _start_clock(self, number: int) -> None:
-        if self._timeout > threading.TIMEOUT_MAX:
-            return
-        main = threading.main_thread().ident or 0
-        # A real signal, unlike an exception set from another thread, also ends a blocking call.
-        self._clock = threading.Timer(self._timeout, signal.pthread_kill, (main, number))
-        self._clock.daemon = True
+    def _start_clock(self) -> None:
+        """Start it deaf to signals: one that is delivered there would not wake the main thread."""
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         self._clock.start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        """Tell an outer run, whose handler called this one."""
+        outer = self._previous[number]
+        if isinstance(outer, _Shutdown):
+            outer(number, frame)
+
+    def _run_clock(self) -> None:
+        number = os.read(self._ears, 1)[0]
+        wait = self._timeout
+        while number and not select.select([self._ears], [], [], wait)[0]:
+            # A real signal, unlike an exception set from another thread, ends a blocking call.
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
+            wait = _STRIKE_AGAIN

@@ -16,12 +16,11 @@ import logging
 from collections.abc import Collection
 from typing import Any
 
+from opentelemetry.instrumentation.babelqueue.package import _instruments_any
 from opentelemetry.instrumentation.dependencies import get_dependency_conflicts
 from opentelemetry.instrumentation.instrumentor import (  # type: ignore[attr-defined]
     BaseInstrumentor,  # not in its __all__
 )
-
-from opentelemetry.instrumentation.babelqueue.package import _instruments_any
 
 __all__ = ["BabelQueueInstrumentor"]
 
@@ -42,16 +41,17 @@ class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the bas
         return ()
 
     def _instrument(self, **kwargs: Any) -> None:  # noqa: ANN401 - the base's signature
-        if importlib.util.find_spec("babelqueue_redis") is None:
-            return
-        if conflict := get_dependency_conflicts((), _instruments_any):
-            logger.error("babelqueue-redis is not instrumented: %s", conflict)
-            return
         try:
-            from babelqueue_redis import hooks  # noqa: PLC0415 - the target may be absent
+            if importlib.util.find_spec("babelqueue_redis") is None:
+                return
+            if conflict := get_dependency_conflicts((), _instruments_any):
+                logger.error("babelqueue-redis is not instrumented: %s", conflict)
+                return
             from opentelemetry.instrumentation.babelqueue.telemetry import (  # noqa: PLC0415
                 Telemetry,
             )
+
+            from babelqueue_redis import hooks  # noqa: PLC0415 - the target may be absent
 
             self._hook = Telemetry(kwargs.get("tracer_provider"))
             hooks.register(self._hook)

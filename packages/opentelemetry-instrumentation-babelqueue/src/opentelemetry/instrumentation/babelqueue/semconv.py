@@ -19,18 +19,18 @@ from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
 from opentelemetry.semconv.attributes.server_attributes import SERVER_ADDRESS, SERVER_PORT
 
 __all__ = [
+    "BABELQUEUE_ATTEMPTS",
+    "BABELQUEUE_LAYOUT",
+    "BABELQUEUE_OUTCOME",
+    "BABELQUEUE_URN",
     "ERROR_TYPE",
-    "MESSAGING_ATTEMPTS",
     "MESSAGING_BATCH_MESSAGE_COUNT",
     "MESSAGING_DESTINATION_NAME",
-    "MESSAGING_LAYOUT",
     "MESSAGING_MESSAGE_CONVERSATION_ID",
     "MESSAGING_MESSAGE_ID",
     "MESSAGING_OPERATION_NAME",
     "MESSAGING_OPERATION_TYPE",
-    "MESSAGING_OUTCOME",
     "MESSAGING_SYSTEM",
-    "MESSAGING_URN",
     "SCHEMA_URL",
     "SERVER_ADDRESS",
     "SERVER_PORT",
@@ -40,7 +40,7 @@ __all__ = [
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 
 SYSTEM = "babelqueue"
-MESSAGING_URN = "messaging.babelqueue.message.urn"
-MESSAGING_ATTEMPTS = "messaging.babelqueue.attempts"
-MESSAGING_LAYOUT = "messaging.babelqueue.layout"
-MESSAGING_OUTCOME = "messaging.babelqueue.outcome"
+BABELQUEUE_URN = "messaging.babelqueue.message.urn"
+BABELQUEUE_ATTEMPTS = "messaging.babelqueue.attempts"
+BABELQUEUE_LAYOUT = "messaging.babelqueue.layout"
+BABELQUEUE_OUTCOME = "messaging.babelqueue.outcome"

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-import msgspec
-from opentelemetry.context import Context
-from opentelemetry.instrumentation.utils import is_instrumentation_enabled
-from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanKind, Status, StatusCode
-
-from babelqueue_carrier.trace import (
-    derived_span_context,
-    remote_context,
-    root_decision,
-    span_context_of,
-    uuid_of,
-)
-from babelqueue_redis.hooks import Hook
-from babelqueue_redis.values import Delivery, Outcome, Place, Publication
 from opentelemetry import context, propagate, trace
+from opentelemetry.context import Context
 from opentelemetry.instrumentation.babelqueue import semconv
 from opentelemetry.instrumentation.babelqueue.version import __version__
+from opentelemetry.instrumentation.utils import is_instrumentation_enabled
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+
+from babelqueue_carrier.errors import message_of, qualified_name
+from babelqueue_carrier.trace import creation, given_span_context, uuid_of
+from babelqueue_redis.hooks import Hook
+from babelqueue_redis.values import Delivery, Destination, Publication
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +49,7 @@ class Telemetry(Hook):
         """Return the tracer, or ``None`` when there is nothing to do.
 
         That is the case while instrumentation is suppressed, and while the provider is still the
-        API's own: without an SDK nothing is built and nothing is injected.
+        API's own or the SDK is disabled: then nothing is built and nothing is injected.
         """
         provider = self.provider()
         if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
@@ -66,7 +59,8 @@ class Telemetry(Hook):
         if self._tracers is None or self._tracers[0] is not provider:
             tracer = provider.get_tracer(__name__, __version__, schema_url=semconv.SCHEMA_URL)
             self._tracers = (provider, tracer)
-        return self._tracers[1]
+        tracer = self._tracers[1]
+        return None if isinstance(tracer, trace.NoOpTracer) else tracer
 
 
 class _Enclosed:
@@ -121,12 +115,15 @@ class _Publish(_Enclosed):
         first = self._publications[0]
         if self._tracer is None:
             return self._publications
-        given = span_context_of(remote_context(first.headers))
+        given = given_span_context(first.headers)
         span = self._tracer.start_span(
-            f"publish {first.place.queue}",
+            f"publish {first.destination.queue}",
             kind=SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER,
             links=[Link(given)] if given.is_valid else [],
-            attributes={**_place_attributes(first.place, "publish", "send"), **attributes},
+            attributes={
+                **_destination_attributes(first.destination, "publish", "send"),
+                **attributes,
+            },
         )
         try:
             carrying = _carrying(self._publications, span, given)
@@ -149,7 +146,7 @@ class PublishOne(_Publish):
         publication = self._publications[0]
         attributes = {
             semconv.MESSAGING_MESSAGE_ID: publication.message_id,
-            semconv.MESSAGING_URN: publication.urn,
+            semconv.BABELQUEUE_URN: publication.urn,
         }
         return self._enter(attributes)[0]
 
@@ -179,28 +176,22 @@ class Processing(_Enclosed):
         if self._tracer is None:
             return
         delivery = self._delivery
-        name = f"process {delivery.place.queue}"
+        name = f"process {delivery.destination.queue}"
         attributes = _delivery_attributes(delivery)
         trace_id = delivery.envelope.trace_id if delivery.envelope else ""
-        parent, created_in = _creation_context(
-            delivery.headers, trace_id, self._provider, name, attributes
-        )
+        created = creation(delivery.headers, trace_id, self._provider, name, attributes)
         span = self._tracer.start_span(
             name,
-            context=parent,
+            context=created.context,
             kind=SpanKind.CONSUMER,
-            links=[Link(created_in)] if created_in.is_valid else [],
+            links=[Link(created.span_context)] if created.span_context.is_valid else [],
             attributes=attributes,
         )
-        self._make_current(span, parent)
+        self._make_current(span, created.context)
 
     def _finish(self, span: Span, error: BaseException | None) -> None:
-        outcome = Outcome.ACKED
-        if isinstance(error, KeyboardInterrupt):
-            outcome = Outcome.RELEASED
-        elif error is not None:
-            outcome = self._delivery.if_failed
-        span.set_attribute(semconv.MESSAGING_OUTCOME, outcome.value)
+        outcome = self._delivery.intended(error)
+        span.set_attribute(semconv.BABELQUEUE_OUTCOME, outcome.value)
 
 
 def _carrying(
@@ -213,57 +204,30 @@ def _carrying(
         given = span.get_span_context()
     stamp = uuid_of(given.trace_id) if given.is_valid else None
     return tuple(
-        msgspec.structs.replace(
-            each, headers={**each.headers, **injected}, trace_id=each.trace_id or stamp
-        )
-        for each in publications
+        each.carrying({**injected, **each.headers}, each.trace_id or stamp) for each in publications
     )
 
 
-def _creation_context(
-    headers: Mapping[str, str],
-    trace_id: str,
-    provider: trace.TracerProvider,
-    name: str,
-    attributes: Mapping[str, Any],
-) -> tuple[Context, trace.SpanContext]:
-    """Return the context to start in, and the span context to link to.
-
-    Without a creation context in the headers, the message's ``trace_id`` gives the trace. Whether
-    that trace is sampled is the sampler's to say; where it cannot be asked, the span is a root,
-    linked to the trace.
-    """
-    parent = remote_context(headers)
-    created_in = span_context_of(parent)
-    if created_in.is_valid or not trace_id.strip():
-        return parent, created_in
-    sampled = root_decision(provider, trace_id, name, attributes)
-    derived = derived_span_context(trace_id, sampled=bool(sampled))
-    if sampled is not None:
-        parent = trace.set_span_in_context(NonRecordingSpan(derived), parent)
-    return parent, derived
-
-
-def _place_attributes(place: Place, name: str, kind: str) -> dict[str, Any]:
+def _destination_attributes(destination: Destination, name: str, kind: str) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         semconv.MESSAGING_SYSTEM: semconv.SYSTEM,
         semconv.MESSAGING_OPERATION_NAME: name,
         semconv.MESSAGING_OPERATION_TYPE: kind,
-        semconv.MESSAGING_DESTINATION_NAME: place.queue,
-        semconv.MESSAGING_LAYOUT: place.layout,
-        semconv.SERVER_ADDRESS: place.address,
+        semconv.MESSAGING_DESTINATION_NAME: destination.queue,
+        semconv.BABELQUEUE_LAYOUT: destination.layout,
+        semconv.SERVER_ADDRESS: destination.address,
     }
-    if place.port is not None:
-        attributes[semconv.SERVER_PORT] = place.port
+    if destination.port is not None:
+        attributes[semconv.SERVER_PORT] = destination.port
     return attributes
 
 
 def _delivery_attributes(delivery: Delivery) -> dict[str, Any]:
-    attributes = _place_attributes(delivery.place, "process", "process")
+    attributes = _destination_attributes(delivery.destination, "process", "process")
     envelope = delivery.envelope
     if envelope is not None:
-        attributes[semconv.MESSAGING_URN] = envelope.job
-        attributes[semconv.MESSAGING_ATTEMPTS] = envelope.attempts
+        attributes[semconv.BABELQUEUE_URN] = envelope.job
+        attributes[semconv.BABELQUEUE_ATTEMPTS] = envelope.attempts
         if envelope.meta.id:
             attributes[semconv.MESSAGING_MESSAGE_ID] = envelope.meta.id
         if envelope.trace_id:
@@ -272,14 +236,7 @@ def _delivery_attributes(delivery: Delivery) -> dict[str, Any]:
 
 
 def _record(span: Span, error: BaseException) -> None:
-    kind = getattr(error, "error_type", None) or _qualified_name(error)
+    kind = getattr(error, "reason", None) or qualified_name(error)
     span.set_attribute(semconv.ERROR_TYPE, kind)
-    span.set_status(Status(StatusCode.ERROR, str(error)))
+    span.set_status(Status(StatusCode.ERROR, message_of(error)))
     span.record_exception(error)
-
-
-def _qualified_name(error: BaseException) -> str:
-    kind = type(error)
-    if kind.__module__ == "builtins":
-        return kind.__qualname__
-    return f"{kind.__module__}.{kind.__qualname__}"
