@@ -55,7 +55,7 @@ def encoded(value: Any, what: str) -> bytes:  # noqa: ANN401 - whatever the call
         _SYNTAX.decode(text)  # a msgspec.Raw in the value may hold anything
         # msgspec writes null for a float that JSON does not have.
         non_finite = b"null" in text and _holds_non_finite(msgspec.to_builtins(value))
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         msg = f"{what} has no JSON form: {error}"
         raise EnvelopeError(msg) from error
     if non_finite:

@@ -124,9 +124,9 @@ class Driver:
         Whatever interrupts it closes the connection: a later command must not read this one's
         reply, nor speak through a link that was not set up to the end.
         """
-        connection = self._connection()
         sent = False
         try:
+            connection = self._connection()
             if time.monotonic() - self._own.used > _TRUSTED_FOR and _is_stale(connection):
                 connection.disconnect()
             connection.connect()
@@ -139,10 +139,10 @@ class Driver:
                 connection.send_packed_command(data, check_health=False)
                 replies = [_reply(connection) for _ in packed]
         except (RedisError, OSError) as error:
-            connection.disconnect()
+            self.close()
             self._lost(error, sent=sent and not isinstance(error, BusyLoadingError))
         except BaseException:
-            connection.disconnect()
+            self.close()
             raise
         self._own.used = time.monotonic()
         return replies
