@@ -492,7 +492,7 @@ def test_a_reservation_of_another_queue_is_refused(
     reservation = consumer_of().reserve(0)
     assert reservation is not None
     with pytest.raises(ConfigurationError, match="elsewhere"):
-        RedisConsumer(client, "elsewhere", on_unknown_urn=print).handle(reservation)
+        RedisConsumer(client, "elsewhere").handle(reservation)
 
 
 def test_a_decorator_without_a_urn_is_an_error(consumer_of: Make) -> None:
