@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -11,19 +12,21 @@ import redis
 from opentelemetry.sdk.trace import TracerProvider
 
 from babelqueue_redis import RedisConsumer, RedisPublisher
-from kit.redis_server import any_binary, private_server
+from kit.redis_server import NoRedisError, any_binary, private_server
 from tests.support.instrumented import instrumented
-from tests.support.redis_types import Client
-from tests.support.server import NoRedisError, redis_is_required, shared_url
+from tests.support.server import Client, redis_is_required, shared_url
 from tests.support.spans import Spans
+from tests.support.store import Store
 
 hypothesis.settings.register_profile(
     "here", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("here")
 
-OWNED = ("", ":processing", ":processing:deadlines", ".dlq")
-"""What a queue of the legacy layout may leave behind."""
+OWNED = re.compile(
+    r"(queues:)?bq-test-[0-9a-f]{32}(\.dlq)?(:processing(:deadlines)?|:delayed|:reserved|:notify)?"
+)
+"""The keys that a queue may leave behind."""
 
 
 @pytest.fixture(scope="session")
@@ -52,22 +55,34 @@ def queue(client: Client) -> Iterator[str]:
     left = set(client.scan_iter(match=f"*{name}*", count=10_000))
     if left:
         client.delete(*left)
-    leaked = left - {f"{name}{suffix}".encode() for suffix in OWNED}
+    leaked = {key for key in left if not OWNED.fullmatch(key.decode())}
     assert not leaked, f"keys that the layout does not own: {leaked}"
 
 
 @pytest.fixture
-def publisher(client: Client, queue: str) -> RedisPublisher:
-    """A publisher for the test's queue."""
-    return RedisPublisher(client, queue)
+def layout() -> str:
+    """The layout of the test's queue; a module may parametrize it."""
+    return "legacy"
 
 
 @pytest.fixture
-def consumer_of(client: Client, queue: str) -> Callable[..., RedisConsumer]:
+def store(client: Client, queue: str, layout: str) -> Store:
+    """What the test's queue holds."""
+    return Store(client, queue, layout)
+
+
+@pytest.fixture
+def publisher(client: Client, queue: str, layout: str) -> RedisPublisher:
+    """A publisher for the test's queue."""
+    return RedisPublisher(client, queue, layout=layout)
+
+
+@pytest.fixture
+def consumer_of(client: Client, queue: str, layout: str) -> Callable[..., RedisConsumer]:
     """Make a consumer of the test's queue."""
 
     def make(handlers: object = None, **options: object) -> RedisConsumer:
-        return RedisConsumer(client, queue, handlers, **options)  # type: ignore[arg-type]
+        return RedisConsumer(client, queue, handlers, layout=layout, **options)  # type: ignore[arg-type]
 
     return make
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kit.redis_server import NoRedisError
 from tests.conformance.sections import CHECKS, Skip
 from tests.conformance.suite import Case, cases
-from tests.support.server import NoRedisError, redis_is_required
+from tests.support.server import redis_is_required
 
 NEEDS_REDIS = ("redis", "redis_layout")
 
@@ -18,12 +19,7 @@ def select(names: list[str]) -> Iterator[tuple[str, list[Case]]]:
         msg = f"no section {unknown[0]!r}; there are {', '.join(CHECKS)}"
         raise SystemExit(msg)
     for name in names or CHECKS:
-        yield name, [case for case in cases(name) if is_ours(case)]
-
-
-def is_ours(case: Case) -> bool:
-    """Leave out the blocks of the zset layout, which is not built yet."""
-    return case.section != "redis_layout" or case.content.get("layout") == "legacy"
+        yield name, list(cases(name))
 
 
 def verdict_of(case: Case) -> tuple[str, str]:

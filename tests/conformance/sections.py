@@ -20,6 +20,7 @@ from opentelemetry.trace import get_current_span
 
 from babelqueue_carrier.trace import extract, parent_span_id_of
 from babelqueue_redis import dead_letter, envelope, verdict
+from babelqueue_redis.core.retry import backoff, due_at
 from babelqueue_redis.errors import EnvelopeError, PoisonError
 from tests.conformance.suite import Case, fixture
 
@@ -211,6 +212,34 @@ def check_redis_layout(case: Case) -> None:
     play(case.content)
 
 
+def check_redis_delay(case: Case) -> None:
+    """The score of a delayed message."""
+    content = case.content
+    assert due_at(content["now"], content["delay"]) == content["expect_score"]
+
+
+def check_retry_backoff(case: Case) -> None:
+    """How long a failed message is kept back."""
+    content = case.content
+
+    def delay(draw: float) -> float:
+        return backoff(
+            content["n"],
+            base=content["retry_backoff"],
+            multiplier=content["retry_backoff_multiplier"],
+            maximum=content["retry_backoff_max"],
+            jitter=content["retry_jitter"],
+            draw=draw,
+        )
+
+    if "expect_delay_seconds" in content:
+        assert delay(0.5) == content["expect_delay_seconds"]
+    else:
+        bounds = content["expect_delay_range_seconds"]
+        assert all(bounds["min"] <= delay(draw) <= bounds["max"] for draw in (0, 0.3, 0.999))
+        assert delay(1) == bounds["max"]
+
+
 def check_poison_dlq(case: Case) -> None:
     """The record of a poison body is a splice or a wrapper, and loses no byte."""
     content = case.content
@@ -263,6 +292,8 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "job_type": check_job_type,
     "traceparent": check_traceparent,
     "redis_layout": check_redis_layout,
+    "redis_delay": check_redis_delay,
+    "retry_backoff": check_retry_backoff,
     "poison_dlq": check_poison_dlq,
     "identity_verdict": check_identity_verdict,
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from babelqueue_carrier import unframe
 from babelqueue_redis import (
     CommandRefusedError,
     ConfigurationError,
@@ -22,7 +23,8 @@ from babelqueue_redis import (
     UnknownUrnError,
     hooks,
 )
-from tests.support.redis_types import Client
+from tests.support.server import Client
+from tests.support.store import Store
 
 Make = Callable[..., RedisConsumer]
 
@@ -30,16 +32,6 @@ Make = Callable[..., RedisConsumer]
 def body(**members: Any) -> bytes:
     """Return an envelope."""
     return json.dumps({"job": "urn:a", "attempts": 0, **members}, separators=(",", ":")).encode()
-
-
-def keys_of(client: Client, queue: str) -> dict[str, int]:
-    """Count what is where."""
-    return {
-        "ready": client.llen(queue),
-        "processing": client.llen(f"{queue}:processing"),
-        "deadlines": client.zcard(f"{queue}:processing:deadlines"),
-        "dead": client.llen(f"{queue}.dlq"),
-    }
 
 
 BOOM = ValueError("boom")
@@ -50,11 +42,22 @@ def fail(*_: object) -> None:
     raise BOOM
 
 
-NOTHING = {"ready": 0, "processing": 0, "deadlines": 0, "dead": 0}
+pytestmark = pytest.mark.parametrize("layout", ["legacy", "zset"])
+
+
+def headers_in(layout: str, headers: dict[str, str]) -> dict[str, str]:
+    """Return what arrives of headers: nothing, where there is no place for them."""
+    return headers if layout == "legacy" else {}
+
+
+def envelope_in(stored: bytes) -> dict[str, Any]:
+    """Return the envelope of a stored element, framed or not."""
+    document: dict[str, Any] = json.loads(unframe(stored)[0])
+    return document
 
 
 def test_a_message_reaches_its_handler_once_and_is_gone(
-    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
+    publisher: RedisPublisher, consumer_of: Make, store: Store, layout: str
 ) -> None:
     """With the envelope, its bytes and its headers."""
     seen: list[tuple[Any, ...]] = []
@@ -65,8 +68,8 @@ def test_a_message_reaches_its_handler_once_and_is_gone(
     assert isinstance(envelope, Envelope)
     assert (envelope.meta.id, envelope.data, envelope.attempts) == (message_id, {"n": 1}, 0)
     assert json.loads(raw)["meta"]["id"] == message_id
-    assert headers == {"k": "v"}
-    assert keys_of(client, queue) == NOTHING
+    assert headers == headers_in(layout, {"k": "v"})
+    assert store.counts() == {}
     assert consumer.poll(0) is None
 
 
@@ -99,36 +102,38 @@ def test_a_bare_message_has_headers_that_are_empty(
 
 
 def test_a_failing_handler_runs_max_tries_times_and_then_the_message_is_dead(
-    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
+    publisher: RedisPublisher, consumer_of: Make, store: Store, layout: str
 ) -> None:
     """With attempts 0, 1, 2 as the handler sees them, the headers kept, all else untouched."""
     seen: list[int] = []
     errors: list[tuple[Any, ...]] = []
+    sent = headers_in(layout, {"k": "v"})
 
-    def fail(envelope: Envelope, raw: bytes, headers: dict[str, str]) -> None:
-        assert headers == {"k": "v"}
+    def fail_and_tell(envelope: Envelope, _raw: bytes, headers: dict[str, str]) -> None:
+        assert headers == sent
         seen.append(envelope.attempts)
-        raise ValueError("boom")  # noqa: EM101 - short
+        raise BOOM
 
-    consumer = consumer_of({"urn:a": fail}, on_error=lambda *args: errors.append(args))
-    message_id = publisher.publish("urn:a", {"f": 1.0}, headers={"k": "v"})
-    before = client.lindex(queue, 0)
+    consumer = consumer_of({"urn:a": fail_and_tell}, on_error=lambda *args: errors.append(args))
+    message_id = publisher.publish("urn:a", {"f": 1.0, "i": 2**60}, headers={"k": "v"})
+    (before,) = store.ready()
     outcomes = [consumer.poll(0) for _ in range(4)]
     assert outcomes == [Outcome.RETRIED, Outcome.RETRIED, Outcome.DEAD_LETTERED, None]
     assert seen == [0, 1, 2]
     assert [str(error) for error, _, _ in errors] == ["boom"] * 3
     assert all(envelope.meta.id == message_id for _, envelope, _ in errors)
-    assert keys_of(client, queue) == {**NOTHING, "dead": 1}
-    dead = json.loads(client.lindex(f"{queue}.dlq", 0))
-    assert dead["headers"] == {"k": "v"}
-    document = json.loads(dead["body"])
+    assert store.counts() == {"dead": 1}
+    (dead,) = store.dead()
+    assert unframe(dead)[1] == sent
+    document = envelope_in(dead)
     block = document.pop("dead_letter")
     assert (block["reason"], block["attempts"], document["attempts"]) == ("failed", 3, 3)
-    assert {**document, "attempts": 0} == json.loads(json.loads(before)["body"])
+    assert {**document, "attempts": 0} == envelope_in(before)
+    assert b'"data":{"f":1.0,"i":1152921504606846976}' in unframe(dead)[0]
 
 
 def test_a_retry_goes_to_the_end_of_the_queue(
-    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
+    publisher: RedisPublisher, consumer_of: Make, store: Store, queue: str
 ) -> None:
     """A bad message does not hold up the good ones."""
     seen: list[int] = []
@@ -144,7 +149,7 @@ def test_a_retry_goes_to_the_end_of_the_queue(
     while consumer.poll(0):
         pass
     assert seen == [0, 1, 2, 0]
-    assert keys_of(client, queue) == NOTHING
+    assert store.counts() == {}
 
 
 HOSTILE: dict[str, bytes] = {
@@ -170,24 +175,36 @@ HOSTILE: dict[str, bytes] = {
 
 @pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE.keys())
 def test_poison_goes_to_the_dead_letter_queue_and_the_next_message_is_handled(
-    consumer_of: Make, client: Client, queue: str, hostile: bytes
+    consumer_of: Make, store: Store, queue: str, hostile: bytes
 ) -> None:
     """At once, with its bytes, never to a handler: what came in is what is there."""
     handled: list[Envelope] = []
     errors: list[tuple[Any, ...]] = []
     consumer = consumer_of({"urn:a": handled.append}, on_error=lambda *args: errors.append(args))
-    client.rpush(queue, hostile, body())
+    store.push(hostile, body())
     assert [consumer.poll(0) for _ in range(3)] == [Outcome.DEAD_LETTERED, Outcome.ACKED, None]
     assert len(handled) == 1
     ((error, envelope, raw),) = errors
     assert isinstance(error, PoisonError)
     assert envelope is None
     assert raw == hostile
-    assert keys_of(client, queue) == {**NOTHING, "dead": 1}
-    record = client.lindex(f"{queue}.dlq", 0)
+    assert store.counts() == {"dead": 1}
+    record = store.dead()[0]
     assert b'"reason":"poison"' in record
     if hostile.startswith(b"{") and b'"raw"' not in record:
         assert record.startswith(hostile.rstrip(b"}x"))
+
+
+@pytest.mark.parametrize("attempts", [b"", b',"attempts":null'])
+def test_a_body_without_a_count_is_counted_from_zero_or_poison(
+    consumer_of: Make, store: Store, layout: str, attempts: bytes
+) -> None:
+    """The list layout delivers it; Laravel's script cannot count it."""
+    store.push(b'{"job":"urn:a"' + attempts + b"}")
+    consumer = consumer_of({"urn:a": lambda envelope: None}, on_error=print)
+    expected = Outcome.ACKED if layout == "legacy" else Outcome.DEAD_LETTERED
+    assert consumer.poll(0) is expected
+    assert store.counts() == ({} if layout == "legacy" else {"dead": 1})
 
 
 @pytest.mark.parametrize(
@@ -200,30 +217,32 @@ def test_poison_goes_to_the_dead_letter_queue_and_the_next_message_is_handled(
     ],
 )
 def test_poison_in_a_frame_keeps_its_headers(
-    consumer_of: Make, client: Client, queue: str, stored: bytes
+    consumer_of: Make, store: Store, layout: str, stored: bytes
 ) -> None:
     """The record is built from the body, and framed again."""
+    if layout == "zset":
+        pytest.skip("there are no frames")
     consumer = consumer_of({"urn:a": lambda envelope: None}, on_error=print)
-    client.rpush(queue, stored)
+    store.push(stored)
     assert consumer.poll(0) is Outcome.DEAD_LETTERED
-    frame = json.loads(client.lindex(f"{queue}.dlq", 0))
+    frame = json.loads(store.dead()[0])
     assert frame["headers"] == {"traceparent": "tp"}
     assert json.loads(frame["body"])["dead_letter"]["reason"] == "poison"
 
 
 @pytest.mark.parametrize("unknown_urn", ["fail", "delete", "release", "dead_letter"])
 def test_poison_is_dead_lettered_in_every_configuration(
-    consumer_of: Make, client: Client, queue: str, unknown_urn: str
+    consumer_of: Make, store: Store, queue: str, unknown_urn: str
 ) -> None:
     """Even without a dead-letter queue: then the default name takes it."""
     consumer = consumer_of(dead_letter_queue=None, unknown_urn=unknown_urn, on_error=print)
-    client.rpush(queue, b"poison")
+    store.push(b"poison")
     assert consumer.poll(0) is Outcome.DEAD_LETTERED
-    assert keys_of(client, queue) == {**NOTHING, "dead": 1}
+    assert store.counts() == {"dead": 1}
 
 
 def test_an_unknown_urn_is_retried_and_then_dead_lettered(
-    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
+    publisher: RedisPublisher, consumer_of: Make, store: Store, queue: str
 ) -> None:
     """The default, ``fail``: a deployment in progress gets its chances."""
     errors: list[BaseException] = []
@@ -235,7 +254,7 @@ def test_an_unknown_urn_is_retried_and_then_dead_lettered(
         Outcome.DEAD_LETTERED,
     ]
     assert all(isinstance(error, UnknownUrnError) for error in errors)
-    dead = json.loads(client.lindex(f"{queue}.dlq", 0))
+    dead = json.loads(store.dead()[0])
     assert dead["dead_letter"]["reason"] == "unknown_urn"
     assert dead["dead_letter"]["attempts"] == dead["attempts"] == 3
 
@@ -253,7 +272,7 @@ def test_an_unknown_urn_is_retried_and_then_dead_lettered(
 def test_an_unknown_urn_follows_its_strategy(
     publisher: RedisPublisher,
     consumer_of: Make,
-    client: Client,
+    store: Store,
     queue: str,
     options: dict[str, Any],
     outcome: Outcome,
@@ -261,15 +280,15 @@ def test_an_unknown_urn_follows_its_strategy(
 ) -> None:
     """As configured; a released one is what it was, byte for byte."""
     publisher.publish("urn:new", {"f": 1.0}, headers={"k": "v"})
-    before = client.lindex(queue, 0)
+    before = store.ready()[0]
     assert consumer_of(on_error=print, **options).poll(0) is outcome
-    assert keys_of(client, queue) == {**NOTHING, **left}
+    assert store.counts() == left
     if outcome is Outcome.RELEASED:
-        assert client.lindex(queue, 0) == before
+        assert store.ready()[0] == before
 
 
 def test_a_callable_takes_unknown_urns_and_they_are_acked(
-    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
+    publisher: RedisPublisher, consumer_of: Make, store: Store, queue: str
 ) -> None:
     """The Java transport's way; when it fails, it fails like a handler."""
     seen: list[str] = []
@@ -285,19 +304,20 @@ def test_a_callable_takes_unknown_urns_and_they_are_acked(
     assert consumer.poll(0) is Outcome.ACKED
     assert consumer.poll(0) is Outcome.RETRIED
     assert seen == ["urn:new", "urn:bad"]
-    assert keys_of(client, queue) == {**NOTHING, "ready": 1}
+    assert store.counts() == {"ready": 1}
 
 
 def test_a_left_failure_waits_for_the_sweep(
-    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
+    publisher: RedisPublisher, consumer_of: Make, store: Store, queue: str
 ) -> None:
-    """``on_failure="leave"``, the Java transport's way: same bytes, attempts unchanged."""
+    """``on_failure="leave"``, the Java transport's way: nothing is written."""
     consumer = consumer_of({"urn:a": fail}, on_failure="leave", retry_after=0, on_error=print)
     publisher.publish("urn:a", {})
-    before = client.lindex(queue, 0)
+    before = envelope_in(store.ready()[0])
     assert consumer.poll(0) is Outcome.LEFT
-    assert keys_of(client, queue) == {**NOTHING, "processing": 1, "deadlines": 1}
-    assert client.lindex(f"{queue}:processing", 0) == before
+    assert store.counts() == {"reserved": 1}
+    counted = 1 if store.layout == "zset" else 0  # there, every delivery counts
+    assert envelope_in(store.reserved()[0]) == {**before, "attempts": counted}
     assert consumer.poll(0) is Outcome.LEFT  # a lease of 0 s is over at once
 
 
@@ -315,14 +335,14 @@ def test_on_error_that_fails_itself_changes_nothing(
 def test_without_on_error_a_failure_is_logged(
     publisher: RedisPublisher,
     consumer_of: Make,
-    client: Client,
+    store: Store,
     queue: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """With the queue and the id; with a traceback only where a handler has one."""
     consumer = consumer_of({"urn:a": fail})
     message_id = publisher.publish("urn:a", {})
-    client.rpush(queue, b"poison with a secret")
+    store.push(b"poison with a secret")
     with caplog.at_level(logging.WARNING):
         consumer.poll(0)
         consumer.poll(0)
@@ -339,7 +359,7 @@ def test_without_on_error_a_failure_is_logged(
 def test_an_exit_inside_a_handler_leaves_the_message_in_one_place(
     publisher: RedisPublisher,
     consumer_of: Make,
-    client: Client,
+    store: Store,
     queue: str,
     kind: type[BaseException],
 ) -> None:
@@ -352,50 +372,68 @@ def test_an_exit_inside_a_handler_leaves_the_message_in_one_place(
     publisher.publish("urn:a", {})
     with pytest.raises(kind):
         consumer.poll(0)
-    assert keys_of(client, queue) == {**NOTHING, "ready": 1}
+    assert store.counts() == {"ready": 1}
     expected = 0 if kind is KeyboardInterrupt else 1
-    assert json.loads(client.lindex(queue, 0))["attempts"] == expected
+    assert json.loads(store.ready()[0])["attempts"] == expected
 
 
-@pytest.mark.parametrize("suffix", ["", ":processing", ":processing:deadlines"])
+KEYS = {
+    "legacy": ("", ":processing", ":processing:deadlines"),
+    "zset": ("", ":reserved", ":notify", ":delayed"),
+}
+
+
+@pytest.mark.parametrize("number", range(4))
 def test_a_key_of_the_wrong_type_is_an_error_and_loses_nothing(
-    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str, suffix: str
+    publisher: RedisPublisher, consumer_of: Make, store: Store, queue: str, number: int
 ) -> None:
     """Nothing is half done, however often it is tried."""
-    if suffix:
+    suffixes = KEYS[store.layout]
+    if number >= len(suffixes):
+        pytest.skip("the layout has no further keys")
+    key = f"{store.ready_key}{suffixes[number]}"
+    if number:
         publisher.publish("urn:a", {})
-    client.set(f"{queue}{suffix}", "a string")
+    store.client.delete(key)  # what a publish had put there
+    store.client.set(key, "a string")
     consumer = consumer_of({"urn:a": lambda envelope: None})
+    outcomes = []
     for _ in range(3):
-        with pytest.raises(CommandRefusedError, match=queue):
-            consumer.poll(0)
-    assert client.get(f"{queue}{suffix}") == b"a string"
-    client.delete(f"{queue}{suffix}")
-    assert consumer.poll(0) is (Outcome.ACKED if suffix else None)
-    assert keys_of(client, queue) == NOTHING
+        try:
+            outcomes.append(consumer.poll(0))
+        except CommandRefusedError as error:
+            assert queue in str(error)  # noqa: PT017 - it may come at any of the turns
+            outcomes.append(error)
+    assert any(isinstance(outcome, CommandRefusedError) for outcome in outcomes)
+    assert store.client.get(key) == b"a string"
+    store.client.delete(key)
+    while outcome := consumer.poll(0):
+        outcomes.append(outcome)
+    assert outcomes.count(Outcome.ACKED) == (1 if number else 0)
+    assert store.counts() == {}
 
 
 def test_a_dead_letter_queue_of_the_wrong_type_keeps_the_message_reserved(
-    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
+    publisher: RedisPublisher, consumer_of: Make, store: Store, queue: str
 ) -> None:
     """It is not removed before its new place is written."""
     consumer = consumer_of({"urn:a": fail}, max_tries=1, retry_after=0, on_error=print)
     message_id = publisher.publish("urn:a", {})
-    client.set(f"{queue}.dlq", "a string")
+    store.client.set(store.dead_key, "a string")
     with pytest.raises(SettlementError, match="WRONGTYPE") as caught:
         consumer.poll(0)
     assert caught.value.message_id == message_id
     assert caught.value.outcome == "dead_lettered"
-    assert client.llen(f"{queue}:processing") == 1
-    assert client.zcard(f"{queue}:processing:deadlines") == 1
-    client.delete(f"{queue}.dlq")
+    assert store.client.exists(store.dead_key)
+    assert len(store.reserved()) == 1
+    store.client.delete(store.dead_key)
     assert consumer.poll(0) is Outcome.DEAD_LETTERED
-    assert keys_of(client, queue) == {**NOTHING, "dead": 1}
+    assert store.counts() == {"dead": 1}
 
 
 @pytest.mark.parametrize("change", ["add", "clear"])
 def test_what_a_handler_does_to_its_arguments_stays_with_it(
-    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str, change: str
+    publisher: RedisPublisher, consumer_of: Make, store: Store, queue: str, change: str
 ) -> None:
     """The retry is made from what was stored."""
 
@@ -410,9 +448,9 @@ def test_what_a_handler_does_to_its_arguments_stays_with_it(
     consumer = consumer_of({"urn:a": spoil}, on_error=print)
     publisher.publish("urn:a", {"n": 1}, headers={"k": "v"})
     assert consumer.poll(0) is Outcome.RETRIED
-    frame = json.loads(client.lindex(queue, 0))
-    assert frame["headers"] == {"k": "v"}
-    assert json.loads(frame["body"])["data"] == {"n": 1}
+    (stored,) = store.ready()
+    assert unframe(stored)[1] == headers_in(store.layout, {"k": "v"})
+    assert envelope_in(stored)["data"] == {"n": 1}
 
 
 async def coroutine(_: Envelope) -> None:
@@ -443,7 +481,7 @@ def test_a_handler_that_returns_something_to_run_has_failed(
 def test_an_exit_in_on_error_does_not_keep_the_message(
     publisher: RedisPublisher,
     consumer_of: Make,
-    client: Client,
+    store: Store,
     queue: str,
     kind: type[BaseException],
 ) -> None:
@@ -454,34 +492,27 @@ def test_an_exit_in_on_error_does_not_keep_the_message(
 
     consumer = consumer_of({"urn:a": fail}, on_error=leave, max_tries=1)
     publisher.publish("urn:a", {})
-    client.rpush(queue, b"poison")
+    store.push(b"poison")
     for _ in range(2):
         with pytest.raises(kind):
             consumer.poll(0)
-    assert keys_of(client, queue) == {**NOTHING, "dead": 2}
+    assert store.counts() == {"dead": 2}
 
 
 def test_an_exit_goes_on_when_its_message_cannot_be_settled(
-    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
+    publisher: RedisPublisher, consumer_of: Make, store: Store, queue: str
 ) -> None:
     """The program wanted to end; what could not be settled is in the log."""
 
     def leave(_: Envelope) -> None:
-        client.set(f"{queue}.dlq", "a string")
+        store.client.set(store.dead_key, "a string")
         raise SystemExit
 
     consumer = consumer_of({"urn:a": leave}, on_error=print, max_tries=1)
     publisher.publish("urn:a", {})
     with pytest.raises(SystemExit):
         consumer.poll(0)
-    assert keys_of_processing(client, queue) == 1
-    client.delete(f"{queue}:processing", f"{queue}:processing:deadlines")
-
-
-def keys_of_processing(client: Client, queue: str) -> int:
-    """Count what is reserved."""
-    reserved: int = client.llen(f"{queue}:processing")
-    return reserved
+    assert len(store.reserved()) == 1
 
 
 def test_a_reservation_of_another_queue_is_refused(
@@ -510,9 +541,9 @@ def test_a_timeout_that_is_no_number_is_refused(consumer_of: Make, timeout: Any)
         consumer_of().poll(timeout)
 
 
-def test_a_consumer_is_a_context_manager(client: Client, queue: str) -> None:
+def test_a_consumer_is_a_context_manager(consumer_of: Make) -> None:
     """It closes its connection, and opens another one when it is used again."""
-    with RedisConsumer(client, queue) as consumer:
+    with consumer_of() as consumer:
         assert consumer.poll(0) is None
     assert consumer._driver._own.connection is None
     assert consumer.poll(0) is None
@@ -550,7 +581,7 @@ def test_middleware_encloses_the_handler_in_its_thread(
 def test_an_exit_inside_a_hook_does_not_spoil_the_step(
     publisher: RedisPublisher,
     consumer_of: Make,
-    client: Client,
+    store: Store,
     queue: str,
     monkeypatch: pytest.MonkeyPatch,
     where: str,
@@ -580,6 +611,6 @@ def test_an_exit_inside_a_hook_does_not_spoil_the_step(
         consumer_of({"urn:a": lambda envelope: None}).poll(0)
     assert left == ["outer"]
     expected = {"ready": 1} if where == "enter" else {}
-    assert keys_of(client, queue) == {**NOTHING, **expected}
+    assert store.counts() == expected
     if where == "enter":
-        assert json.loads(client.lindex(queue, 0))["attempts"] == 0
+        assert json.loads(store.ready()[0])["attempts"] == 0

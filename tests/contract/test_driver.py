@@ -31,7 +31,7 @@ from babelqueue_redis.layouts import LegacyLayout
 from babelqueue_redis.sync.driver import Driver
 from kit.redis_server import free_port
 from tests.support.proxy import proxy_to
-from tests.support.redis_types import Client
+from tests.support.server import Client
 
 Make = Callable[..., RedisConsumer]
 

@@ -17,7 +17,7 @@ from babelqueue_redis import (
     RedisPublisher,
 )
 from babelqueue_redis.verdict import accepts
-from tests.support.redis_types import Client
+from tests.support.server import Client
 
 
 def test_a_publish_stores_the_bare_envelope(

@@ -15,7 +15,7 @@ from babelqueue_redis.core.settlement import ACK, GIVE_BACK, Settlement
 from babelqueue_redis.layouts import LegacyLayout
 from babelqueue_redis.sync.driver import Driver
 from babelqueue_redis.values import Reservation
-from tests.support.redis_types import Client
+from tests.support.server import Client
 
 Make = Callable[..., RedisConsumer]
 BODY = b'{"job": "urn:a",  "attempts": 2, "data": {"f": 1.0}}'

@@ -22,7 +22,7 @@ from babelqueue_redis import (
     RedisConsumer,
     RedisPublisher,
 )
-from tests.support.redis_types import Client
+from tests.support.server import Client
 from tests.support.waiting import eventually
 
 WORKER = """

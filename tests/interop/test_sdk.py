@@ -19,7 +19,7 @@ from opentelemetry import trace
 from babelqueue_carrier import frame_value, unframe
 from babelqueue_redis import Envelope, Outcome, PoisonError, RedisConsumer, RedisPublisher
 from babelqueue_redis.verdict import verdict
-from tests.support.redis_types import Client
+from tests.support.server import Client
 from tests.support.spans import Spans
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -13,7 +13,7 @@ import pytest
 
 from babelqueue_redis.verdict import accepts
 from kit.otlp import Receiver, Span, environment, receiver
-from tests.support.redis_types import Client
+from tests.support.server import Client
 from tests.support.waiting import eventually
 
 TOOL = Path(sys.executable).with_name("opentelemetry-instrument")

@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from babelqueue_redis import Envelope, Outcome, RedisConsumer, RedisPublisher, hooks
 from babelqueue_redis.verdict import accepts
-from tests.support.redis_types import Client
+from tests.support.server import Client
 from tests.support.spans import Spans
 
 Make = Callable[..., RedisConsumer]

@@ -17,7 +17,7 @@ from babelqueue_carrier import inject, uuid_of
 from babelqueue_redis import Envelope, Outcome, PublishError, RedisConsumer, RedisPublisher
 from kit.redis_server import free_port
 from tests.support.instrumented import instrumented
-from tests.support.redis_types import Client
+from tests.support.server import Client
 from tests.support.spans import Spans
 
 Make = Callable[..., RedisConsumer]

@@ -6,8 +6,12 @@ import atexit
 import contextlib
 import os
 from functools import cache
+from typing import Any
 
-from kit.redis_server import NoRedisError, redis_url
+from kit.redis_server import redis_url
+
+Client = Any
+"""redis-py annotates every reply with a union of all clients' replies, of no use to assertions."""
 
 _stack = contextlib.ExitStack()
 atexit.register(_stack.close)
@@ -26,6 +30,3 @@ def shared_url() -> str:
 def redis_is_required() -> bool:
     """Tell whether a missing Redis is a failure rather than a reason to skip."""
     return any(os.environ.get(name) for name in ("CI", "BQ_REQUIRE_REDIS"))
-
-
-__all__ = ["NoRedisError", "redis_is_required", "shared_url"]

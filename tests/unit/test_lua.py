@@ -43,6 +43,8 @@ def test_a_script_is_short_and_builds_no_keys(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_the_first_write_of_a_script_is_a_zrem(path: Path) -> None:
     """So that it may go on when the server is at maxmemory."""
+    if path.name == "zset_publish.lua":
+        return  # a publish has to fail then
     _, code = split(path)
     writes = [
         command

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 import uuid
 
@@ -15,6 +16,11 @@ def epoch_ms() -> int:
 def new_id() -> str:
     """Return a fresh UUID as text."""
     return str(uuid.uuid4())
+
+
+def draw() -> float:
+    """Return a random number from 0 up to 1."""
+    return random.random()  # noqa: S311 - it spreads retries, it keeps no secret
 
 
 class Tokens:

@@ -9,6 +9,7 @@
     │                                  not JSON, a reserved or forbidden key
     ├── PoisonError                    a stored message that is no envelope; reported, not raised
     ├── UnknownUrnError                a message that no handler takes; reported, not raised
+    ├── ExhaustedError                 a message whose workers ended before it did; reported
     └── TransportError                 Redis did not do what was asked
         ├── ConnectionLostError        no answer: not connected, or the link broke on the way
         ├── CommandRefusedError        Redis answered with an error
@@ -31,6 +32,7 @@ __all__ = [
     "ConfigurationError",
     "ConnectionLostError",
     "EnvelopeError",
+    "ExhaustedError",
     "HeaderError",
     "PoisonError",
     "PublishError",
@@ -61,6 +63,15 @@ class UnknownUrnError(BabelQueueError, LookupError):
     """A valid envelope names a URN that no handler is registered for."""
 
     reason = "unknown_urn"
+
+
+class ExhaustedError(BabelQueueError):
+    """A message was delivered ``max_tries`` times, and never settled: its workers died, say.
+
+    Only the zset layout counts deliveries. Consumers dead-letter the message without a run.
+    """
+
+    reason = "failed"
 
 
 class TransportError(BabelQueueError):

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from babelqueue_carrier.headers import ASCII_WHITESPACE, is_text
 from babelqueue_redis.errors import ConfigurationError
 
-LAYOUTS = ("legacy",)
+LAYOUTS = ("legacy", "zset")
 UNKNOWN_URN_STRATEGIES = ("fail", "delete", "release", "dead_letter")
 ON_FAILURE = ("release", "leave")
 JITTERS = ("none", "full")
@@ -29,7 +29,7 @@ class QueueOptions:
 
     Attributes:
         queue: The logical name.
-        layout: ``legacy``.
+        layout: ``legacy``, the list layout of all SDKs, or ``zset``, Laravel's.
         key_prefix: What the Redis keys of the zset layout begin with.
     """
 
@@ -48,7 +48,12 @@ class QueueOptions:
     @property
     def delays(self) -> bool:
         """Whether the layout can keep a message back."""
-        return self.layout != "legacy"
+        return self.layout == "zset"
+
+    @property
+    def counts_deliveries(self) -> bool:
+        """Whether a reservation raises ``attempts``, so that a crash of its worker counts."""
+        return self.layout == "zset"
 
     def check_delay(self, delay: float | None) -> None:
         """Refuse a delay that is no number of seconds, or that the layout cannot keep.

@@ -11,6 +11,7 @@ from babelqueue_redis.envelope import Envelope, checked_urn
 from babelqueue_redis.errors import (
     BabelQueueError,
     ConfigurationError,
+    ExhaustedError,
     PoisonError,
     UnknownUrnError,
 )
@@ -117,9 +118,12 @@ def deliver(
     else:
         envelope = judged
         handler = routes.find(judged.job)
+        where = f"queue {destination.queue!r} (message {judged.meta.id})"
         if handler is None:
-            where = f"queue {destination.queue!r} (message {judged.meta.id})"
             refusal = UnknownUrnError(f"no handler for {judged.job!r} on {where}")
+        elif options.counts_deliveries and judged.attempts >= options.max_tries:
+            times = f"{judged.attempts} times without a settlement"
+            refusal = ExhaustedError(f"a message on {where} was delivered {times}")
     if_failed = outcome_if_failed(envelope, refusal, options)
     return Delivery(destination, reservation, envelope, handler, refusal, if_failed)
 
@@ -128,7 +132,7 @@ def invoke(delivery: Delivery) -> None:
     """Run the handler.
 
     Raises:
-        PoisonError, UnknownUrnError: There is nothing to run.
+        PoisonError, UnknownUrnError, ExhaustedError: Nothing is to run.
         TypeError: The handler returned something that would still have to run.
         BaseException: What the handler raised.
     """

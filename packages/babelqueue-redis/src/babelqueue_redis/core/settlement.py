@@ -6,8 +6,9 @@ import msgspec
 
 from babelqueue_carrier.errors import message_of, qualified_name
 from babelqueue_redis import dead_letter
+from babelqueue_redis.core.retry import backoff
 from babelqueue_redis.envelope import Envelope, with_attempts
-from babelqueue_redis.errors import PoisonError, UnknownUrnError
+from babelqueue_redis.errors import ExhaustedError, PoisonError, UnknownUrnError
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.values import Delivery, Outcome
 from babelqueue_redis.verdict import INT64_MAX
@@ -23,11 +24,13 @@ class Settlement(msgspec.Struct, frozen=True):
             gives it back unchanged; ``LEFT`` does nothing.
         body: The envelope to write instead, for ``RETRIED`` and ``DEAD_LETTERED``.
         dead_letter_queue: Where a dead letter goes.
+        delay: How long a retry is kept back, in seconds.
     """
 
     outcome: Outcome
     body: bytes = b""
     dead_letter_queue: str = ""
+    delay: float = 0
 
 
 ACK = Settlement(Outcome.ACKED)
@@ -48,21 +51,44 @@ def outcome_if_failed(
     exhausted = Outcome.DEAD_LETTERED if options.dead_letter_queue else Outcome.DROPPED
     if isinstance(refusal, UnknownUrnError) and options.unknown_urn != "fail":
         return _BY_STRATEGY.get(options.unknown_urn, exhausted)
+    if isinstance(refusal, ExhaustedError):
+        return exhausted
     if refusal is None and options.on_failure == "leave":
         return Outcome.LEFT
     return exhausted if next_attempts(envelope) >= options.max_tries else Outcome.RETRIED
 
 
 def settlement(
-    delivery: Delivery, error: BaseException | None, options: ConsumerOptions, now_ms: int
+    delivery: Delivery,
+    error: BaseException | None,
+    options: ConsumerOptions,
+    now_ms: int,
+    draw: float = 0,
 ) -> Settlement:
-    """Return the settlement of a delivery whose handling ended with ``error``, or well."""
+    """Return the settlement of a delivery whose handling ended with ``error``, or well.
+
+    Args:
+        delivery: What was handled.
+        error: What its handling raised; ``None`` when it went well.
+        options: The consumer's.
+        now_ms: Epoch milliseconds.
+        draw: A random number from 0 to 1, for the jitter of a retry.
+    """
     if error is None:
         return ACK
     outcome = delivery.intended(error)
     body = delivery.reservation.body
     if outcome is Outcome.RETRIED:
-        return Settlement(outcome, with_attempts(body, next_attempts(delivery.envelope)))
+        attempts = next_attempts(delivery.envelope)
+        delay = backoff(
+            attempts,
+            base=options.retry_backoff,
+            multiplier=options.retry_backoff_multiplier,
+            maximum=options.retry_backoff_max,
+            jitter=options.retry_jitter,
+            draw=draw,
+        )
+        return Settlement(outcome, with_attempts(body, attempts), delay=delay)
     if outcome is not Outcome.DEAD_LETTERED:
         return Settlement(outcome)
     write = dead_letter.poison_record if delivery.envelope is None else dead_letter.record
@@ -74,11 +100,14 @@ def _block(
     delivery: Delivery, error: BaseException, options: ConsumerOptions, now_ms: int
 ) -> dict[str, object]:
     envelope = delivery.envelope
+    attempts = next_attempts(envelope)
+    if envelope is not None and isinstance(delivery.refusal, ExhaustedError):
+        attempts = envelope.attempts  # this delivery was no attempt
     return dead_letter.block(
         getattr(delivery.refusal, "reason", "failed"),
         error=message_of(error),
         exception=qualified_name(error),
         failed_at=now_ms,
         original_queue=(envelope.meta.queue if envelope else "") or options.queue,
-        attempts=next_attempts(envelope),
+        attempts=attempts,
     )

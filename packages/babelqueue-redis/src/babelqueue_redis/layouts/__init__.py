@@ -1,19 +1,23 @@
 """How a queue is stored. A layout says commands; it never sends one.
 
-``legacy`` is the list layout that all BabelQueue SDKs default to.
+``legacy`` is the list layout that all BabelQueue SDKs default to, ``zset`` the one of Laravel.
 """
 
 from __future__ import annotations
 
 from babelqueue_redis.layouts.legacy import LegacyLayout
 from babelqueue_redis.layouts.protocol import Layout
+from babelqueue_redis.layouts.zset import ZsetLayout
 from babelqueue_redis.settings import ConsumerOptions, QueueOptions
 
-__all__ = ["Layout", "LegacyLayout", "layout_of"]
+__all__ = ["Layout", "LegacyLayout", "ZsetLayout", "layout_of"]
 
 
 def layout_of(options: QueueOptions) -> Layout:
     """Return the layout that ``options`` name."""
+    lease, batch = None, -1
     if isinstance(options, ConsumerOptions):
-        return LegacyLayout(options.queue, options.lease, options.migration_batch_size)
-    return LegacyLayout(options.queue)
+        lease, batch = options.lease, options.migration_batch_size
+    if options.layout == "zset":
+        return ZsetLayout(options.queue, options.key_prefix, lease, batch)
+    return LegacyLayout(options.queue, lease, batch)

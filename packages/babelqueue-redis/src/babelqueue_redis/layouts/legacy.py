@@ -18,17 +18,13 @@ from babelqueue_carrier.frame import frame_value, is_utf8, unframe
 from babelqueue_redis import lua
 from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op
 from babelqueue_redis.core.settlement import Settlement
-from babelqueue_redis.errors import CommandRefusedError
-from babelqueue_redis.layouts.protocol import Message
+from babelqueue_redis.errors import CommandRefusedError, ConfigurationError
+from babelqueue_redis.layouts.protocol import Message, clock, pause_after, shortest_block
 from babelqueue_redis.values import Outcome, Reservation
 
 _CHUNK = 500
 """Members one sweep call looks at: about 3 ms of Redis' time, for small ones."""
 _CHUNK_BYTES = 1 << 20
-_SHORTEST_BLOCK = 0.001
-"""Seconds. Redis would take 0 for "for ever"."""
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 1.0
 
 
 class Swept(msgspec.Struct, frozen=True):
@@ -57,8 +53,11 @@ class LegacyLayout:
         self._lease: Arg = "" if lease is None else lease
         self._batch = batch
 
-    def publish(self, messages: Sequence[Message]) -> Command[None]:
-        """Append messages to the queue: all of them or none."""
+    def publish(self, messages: Sequence[Message], due: int | None = None) -> Command[None]:
+        """Append messages to the queue: all of them or none. There are no delays."""
+        if due is not None:
+            msg = f"queue {self.queue!r} is of the legacy layout, which has no delayed set"
+            raise ConfigurationError(msg)
         values = tuple(frame_value(body, headers) for body, headers in messages)
         return Command("RPUSH", (self.queue,), values, _nothing)
 
@@ -71,7 +70,7 @@ class LegacyLayout:
         take = Command(
             lua.LEGACY_RESERVE,
             self._keys,
-            (_clock(now), self._lease, token),
+            (clock(now), self._lease, token),
             lambda reply: self._reservation(token, reply),
         )
         seen = 0
@@ -96,7 +95,12 @@ class LegacyLayout:
             if not swept.more or seen == self._batch:
                 return int(moved)
 
-    def settle(self, reservation: Reservation, settlement: Settlement) -> Command[bool] | None:
+    def settle(
+        self,
+        reservation: Reservation,
+        settlement: Settlement,
+        now: float | None = None,  # noqa: ARG002 - nothing is written by the clock here
+    ) -> Command[bool] | None:
         """Remove the reservation, if it is still there, and write what replaces the message."""
         outcome = settlement.outcome
         if outcome is Outcome.LEFT:
@@ -116,18 +120,17 @@ class LegacyLayout:
 
         Where the server refuses (an ACL may, and so does one at maxmemory), sleep instead.
         """
-        pause = min(_FIRST_PAUSE * 2 ** min(idle, 10), _LONGEST_PAUSE)
         return Command(
             "BLMOVE",
             (self.queue,),
-            (self.queue, "LEFT", "LEFT", f"{max(seconds, _SHORTEST_BLOCK):.3f}"),
-            lambda reply: pause if isinstance(reply, ErrorReply) else 0.0,
+            (self.queue, "LEFT", "LEFT", shortest_block(seconds)),
+            lambda reply: pause_after(idle) if isinstance(reply, ErrorReply) else 0.0,
             tolerant=True,
         )
 
     def _sweep_chunk(self, seen: int, now: float | None) -> Command[Swept]:
         size = _CHUNK if self._batch < 0 else min(_CHUNK, self._batch - seen)
-        args = (_clock(now), size, _CHUNK_BYTES)
+        args = (clock(now), size, _CHUNK_BYTES)
 
         def parse(reply: list[int] | ErrorReply) -> Swept:
             if isinstance(reply, ErrorReply):
@@ -144,10 +147,6 @@ class LegacyLayout:
         body, headers = unframe(stored)
         poison = None if body is stored or is_utf8(stored) else "the bytes are not UTF-8"
         return Reservation(self.queue, body, headers, token, stored, poison)
-
-
-def _clock(now: float | None) -> Arg:
-    return "" if now is None else repr(float(now))
 
 
 def _nothing(_reply: Any) -> None:  # noqa: ANN401 - whatever Redis answers

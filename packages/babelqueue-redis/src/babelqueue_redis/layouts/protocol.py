@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from babelqueue_redis.core.command import Command, Op
+from babelqueue_redis.core.command import Arg, Command, Op
 from babelqueue_redis.core.settlement import Settlement
 from babelqueue_redis.values import Reservation
 
@@ -19,13 +19,21 @@ class Layout(Protocol):
     ``now`` is epoch seconds; ``None``, the rule outside tests, asks the server's clock.
     """
 
-    def publish(self, messages: Sequence[Message]) -> Command[None]:
-        """Append messages to the queue: all of them or none."""
+    def publish(self, messages: Sequence[Message], due: int | None = None) -> Command[None]:
+        """Append messages to the queue: all of them or none.
+
+        Args:
+            messages: What to append.
+            due: The second they are to become ready; ``None`` is now. Only where
+                :attr:`QueueOptions.delays <babelqueue_redis.settings.QueueOptions.delays>`.
+        """
 
     def reserve(self, token: str, now: float | None = None) -> Op[Reservation | None]:
         """Bring expired reservations back, then take the oldest message, if there is one."""
 
-    def settle(self, reservation: Reservation, settlement: Settlement) -> Command[bool] | None:
+    def settle(
+        self, reservation: Reservation, settlement: Settlement, now: float | None = None
+    ) -> Command[bool] | None:
         """Carry a settlement out. The result is ``False`` when the reservation had expired.
 
         ``None`` means that there is nothing to send.
@@ -41,3 +49,18 @@ class Layout(Protocol):
         Returns:
             The seconds that the shell shall sleep instead, where the server does not let us block.
         """
+
+
+def clock(now: float | None) -> Arg:
+    """Return what a script is given for the time: nothing, so that it asks the server."""
+    return "" if now is None else repr(float(now))
+
+
+def shortest_block(seconds: float) -> str:
+    """Return a blocking command's timeout; Redis would take 0 for "for ever"."""
+    return f"{max(seconds, 0.001):.3f}"
+
+
+def pause_after(idle: int) -> float:
+    """Return how long to sleep where the server does not let us block: 100 ms, doubling, to 1 s."""
+    return min(0.1 * float(2 ** min(idle, 10)), 1.0)

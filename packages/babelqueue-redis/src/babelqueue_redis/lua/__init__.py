@@ -15,3 +15,8 @@ def _load(name: str) -> Script:
 LEGACY_RESERVE = _load("legacy_reserve")
 LEGACY_SETTLE = _load("legacy_settle")
 LEGACY_SWEEP = _load("legacy_sweep")
+ZSET_PUBLISH = _load("zset_publish")
+ZSET_MIGRATE = _load("zset_migrate")
+ZSET_RESERVE = _load("zset_reserve")
+ZSET_SETTLE = _load("zset_settle")
+ZSET_RELEASE = _load("zset_release")

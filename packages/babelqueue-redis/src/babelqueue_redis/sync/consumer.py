@@ -239,7 +239,8 @@ class RedisConsumer:
 
     def _end(self, delivery: Delivery, error: BaseException | None) -> Outcome:
         """Report how handling ended, and settle."""
-        end = settlement(delivery, error, self._options, entropy.epoch_ms())
+        now_ms, draw = entropy.epoch_ms(), entropy.draw()
+        end = settlement(delivery, error, self._options, now_ms, draw)
         try:
             if error is not None and counts_as_failure(error):
                 self._report(error, delivery)

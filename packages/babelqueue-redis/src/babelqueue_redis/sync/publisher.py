@@ -13,6 +13,7 @@ from babelqueue_redis.core.publishing import (
     publication,
     unconfirmed,
 )
+from babelqueue_redis.core.retry import due_at
 from babelqueue_redis.errors import TransportError
 from babelqueue_redis.layouts import layout_of
 from babelqueue_redis.settings import QueueOptions
@@ -26,7 +27,8 @@ class RedisPublisher:
     Args:
         client: A ``redis.Redis``, whose connection settings are used, or a URL.
         queue: The logical queue name.
-        layout: How the queue is stored: ``legacy``.
+        layout: How the queue is stored: ``legacy`` or ``zset``. The latter has no place for
+            headers and drops them.
         key_prefix: What the keys of the zset layout begin with.
 
     Raises:
@@ -77,7 +79,7 @@ class RedisPublisher:
             headers: Text to ride beside the envelope, such as a ``traceparent``. Empty names and
                 values are dropped.
             meta: Further ``meta`` entries, such as ``{"ext": {"acme": {…}}}``.
-            delay: Seconds; the legacy layout has no delays, so there it must be ``None`` or 0.
+            delay: Seconds until it becomes ready, rounded up; only in the zset layout.
 
         Returns:
             The message's ``meta.id``.
@@ -101,7 +103,7 @@ class RedisPublisher:
             now_ms=entropy.epoch_ms(),
         )
         with hooks.publishing(message) as message:
-            self._send((message,))
+            self._send((message,), delay)
         return message.message_id
 
     def publish_many(
@@ -143,16 +145,17 @@ class RedisPublisher:
         )
         if batch:
             with hooks.publishing_many(batch) as batch:
-                self._send(batch)
+                self._send(batch, delay)
         return [message.message_id for message in batch]
 
     def close(self) -> None:
         """Close the calling thread's connection; a later publish opens a new one."""
         self._driver.close()
 
-    def _send(self, batch: tuple[Publication, ...]) -> None:
+    def _send(self, batch: tuple[Publication, ...], delay: float | None) -> None:
+        due = due_at(batch[0].created_at / 1000, delay) if delay else None
         encoded = [message_of(message, entropy.new_id()) for message in batch]
         try:
-            self._driver.send(self._layout.publish(encoded))
+            self._driver.send(self._layout.publish(encoded, due))
         except TransportError as error:
             raise unconfirmed(error, batch) from error

@@ -1,0 +1,170 @@
+"""The zset layout: the one that Laravel's queue workers use.
+
+::
+
+    queues:<q>            list        ready; the head is the oldest
+    queues:<q>:delayed    sorted set  by the second a message is due
+    queues:<q>:reserved   sorted set  by the second a reservation ends; attempts is raised in it
+    queues:<q>:notify     list        one wake-up token per ready message
+
+It has no place for headers: they are dropped on publish, and a handler's are always ``{}``.
+Two messages with equal bytes share one reservation: the first settlement takes it, and the other
+one finds it expired.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from babelqueue_redis import lua
+from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op
+from babelqueue_redis.core.settlement import Settlement
+from babelqueue_redis.errors import CommandRefusedError
+from babelqueue_redis.layouts.protocol import Message, clock, pause_after, shortest_block
+from babelqueue_redis.values import Outcome, Reservation
+
+_CHUNK = 500
+_UNCOUNTED = "attempts is missing or no number, or Redis cannot read or write the JSON"
+
+
+class Migrated(msgspec.Struct, frozen=True):
+    """What one migration call did, and whether due members may be left."""
+
+    moved: int = 0
+    more: bool = False
+    refused: str = ""
+
+
+class ZsetLayout:
+    """See :class:`babelqueue_redis.layouts.protocol.Layout`."""
+
+    def __init__(
+        self, queue: str, key_prefix: str = "queues:", lease: int | None = None, batch: int = -1
+    ) -> None:
+        """Name the keys.
+
+        Args:
+            queue: The logical name.
+            key_prefix: What all keys begin with.
+            lease: Seconds until a reservation expires; ``None`` is never.
+            batch: How many members of each set one migration moves at most; -1 is all.
+        """
+        self.queue = queue
+        self._prefix = key_prefix
+        self.ready = f"{key_prefix}{queue}"
+        self.delayed, self.reserved, self.notify = (
+            f"{self.ready}:{part}" for part in ("delayed", "reserved", "notify")
+        )
+        self._lease: Arg = "" if lease is None else lease
+        self._batch = batch
+        # Without a lease of our own, those of others are not ours to end.
+        self._sources = (self.delayed,) if lease is None else (self.delayed, self.reserved)
+
+    def publish(self, messages: Sequence[Message], due: int | None = None) -> Command[None]:
+        """Append messages to the queue, or delay them: all of them or none."""
+        bodies = tuple(body for body, _ in messages)
+        if due is None:
+            return Command(lua.ZSET_PUBLISH, (self.ready, self.notify), bodies, _nothing)
+        args = tuple(part for body in bodies for part in (due, body))
+        return Command("ZADD", (self.delayed,), args, _nothing)
+
+    def reserve(self, token: str, now: float | None = None) -> Op[Reservation | None]:
+        """Bring a chunk of what is due to the ready list, and take its head.
+
+        As in the legacy layout: what was taken is returned whatever became of the rest.
+        """
+        take = Command(
+            lua.ZSET_RESERVE,
+            (self.ready, self.reserved, self.notify),
+            (clock(now), self._lease),
+            lambda reply: self._reservation(token, reply),
+        )
+        moved = dict.fromkeys(self._sources, 0)
+        while True:
+            *chunks, taken = yield (*(self._migrate(s, moved[s], now) for s in moved), take)
+            if taken is not None:
+                return taken  # type: ignore[no-any-return]  # the parse of ``take``
+            if not self._goes_on(moved, chunks):
+                return None
+
+    def migrate(self, now: float | None = None) -> Op[int]:
+        """Move all that is due to the ready list; return how many."""
+        total = 0
+        for source in self._sources:
+            moved = {source: 0}
+            while moved:
+                chunks = yield (self._migrate(source, moved[source], now),)
+                total += chunks[0].moved
+                self._goes_on(moved, chunks)
+        return total
+
+    def settle(
+        self, reservation: Reservation, settlement: Settlement, now: float | None = None
+    ) -> Command[bool] | None:
+        """Remove the reservation, if it is still there, and write what replaces the message."""
+        outcome = settlement.outcome
+        stored = reservation.stored
+        if outcome is Outcome.LEFT:
+            return None
+        if outcome is Outcome.RETRIED:
+            args: tuple[Arg, ...] = (
+                stored,
+                settlement.body,
+                clock(now),
+                math.ceil(settlement.delay),
+            )
+            return Command(lua.ZSET_RELEASE, (self.reserved, self.delayed), args, bool)
+        if outcome in (Outcome.RELEASED, Outcome.DEAD_LETTERED):
+            given_back = outcome is Outcome.RELEASED
+            body = reservation.body if given_back else settlement.body
+            ready = self.ready if given_back else f"{self._prefix}{settlement.dead_letter_queue}"
+            keys = (self.reserved, ready, f"{ready}:notify")
+            return Command(lua.ZSET_SETTLE, keys, (stored, body), bool)
+        return Command("ZREM", (self.reserved,), (stored,), bool)
+
+    def wait(self, seconds: float, idle: int) -> Command[float]:
+        """Take a wake-up token, and wait for one when there is none."""
+        return Command(
+            "BLPOP",
+            (self.notify,),
+            (shortest_block(seconds),),
+            lambda reply: pause_after(idle) if isinstance(reply, ErrorReply) else 0.0,
+            tolerant=True,
+        )
+
+    def _migrate(self, source: str, moved: int, now: float | None) -> Command[Migrated]:
+        size = _CHUNK if self._batch < 0 else min(_CHUNK, self._batch - moved)
+        keys = (source, self.ready, self.notify)
+
+        def parse(reply: list[int] | ErrorReply) -> Migrated:
+            if isinstance(reply, ErrorReply):
+                return Migrated(refused=command.refused(reply.message))
+            return Migrated(reply[0], bool(reply[1]))
+
+        command = Command(lua.ZSET_MIGRATE, keys, (clock(now), size), parse, tolerant=True)
+        return command
+
+    def _goes_on(self, moved: dict[str, int], chunks: Sequence[Migrated]) -> bool:
+        """Count what was moved; tell whether there may be more to move."""
+        for source, chunk in zip(list(moved), chunks, strict=True):
+            if chunk.refused:
+                raise CommandRefusedError(chunk.refused)
+            moved[source] += chunk.moved
+            if not chunk.more or moved[source] == self._batch:
+                del moved[source]
+        return bool(moved)
+
+    def _reservation(self, token: str, reply: list[bytes] | None) -> Reservation | None:
+        if reply is None:
+            return None
+        job, member = reply
+        poison = _UNCOUNTED if job == member else None
+        return Reservation(self.queue, job, {}, token, member, poison)
+
+
+def _nothing(_reply: Any) -> None:  # noqa: ANN401 - whatever Redis answers
+    return None

@@ -1,0 +1,15 @@
+-- Append messages to the ready list, with one wake-up token each.
+--
+-- KEYS[1]  ready list
+-- KEYS[2]  notify list
+-- ARGV     the messages
+--
+-- Reply: how many were appended.
+
+-- Nothing may be half done: a notify key of the wrong type must stop us before the first write.
+redis.call('LLEN', KEYS[2])
+for _, message in ipairs(ARGV) do
+  redis.call('RPUSH', KEYS[1], message)
+  redis.call('RPUSH', KEYS[2], 1)
+end
+return #ARGV
