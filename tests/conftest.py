@@ -15,6 +15,7 @@ from babelqueue_redis import RedisConsumer, RedisPublisher
 from kit.redis_server import NoRedisError, any_binary, private_server
 from tests.support.instrumented import instrumented
 from tests.support.server import Client, redis_is_required, shared_url
+from tests.support.shells import Shell
 from tests.support.spans import Spans
 from tests.support.store import Store
 
@@ -72,17 +73,37 @@ def store(client: Client, queue: str, layout: str) -> Store:
 
 
 @pytest.fixture
-def publisher(client: Client, queue: str, layout: str) -> RedisPublisher:
-    """A publisher for the test's queue."""
-    return RedisPublisher(client, queue, layout=layout)
+def kind() -> str:
+    """The kind of shell, ``sync`` or ``aio``; a module may parametrize it."""
+    return "sync"
 
 
 @pytest.fixture
-def consumer_of(client: Client, queue: str, layout: str) -> Callable[..., RedisConsumer]:
+def shell(kind: str) -> Iterator[Shell]:
+    """Makes publishers, consumers and drivers of the kind."""
+    made = Shell(kind)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def publisher(shell: Shell, redis_url: str, queue: str, layout: str) -> RedisPublisher:
+    """A publisher for the test's queue."""
+    made: RedisPublisher = shell.make("publisher", redis_url, queue, layout=layout)
+    return made
+
+
+@pytest.fixture
+def consumer_of(
+    shell: Shell, redis_url: str, queue: str, layout: str
+) -> Callable[..., RedisConsumer]:
     """Make a consumer of the test's queue."""
 
     def make(handlers: object = None, **options: object) -> RedisConsumer:
-        return RedisConsumer(client, queue, handlers, layout=layout, **options)  # type: ignore[arg-type]
+        made: RedisConsumer = shell.make(
+            "consumer", redis_url, queue, handlers, layout=layout, **options
+        )
+        return made
 
     return make
 

@@ -42,7 +42,16 @@ def fail(*_: object) -> None:
     raise BOOM
 
 
-pytestmark = pytest.mark.parametrize("layout", ["legacy", "zset"])
+@pytest.fixture(params=["legacy", "zset"])
+def layout(request: pytest.FixtureRequest) -> str:
+    """Both layouts."""
+    return str(request.param)
+
+
+@pytest.fixture(params=["sync", "aio"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Both shells."""
+    return str(request.param)
 
 
 def headers_in(layout: str, headers: dict[str, str]) -> dict[str, str]:

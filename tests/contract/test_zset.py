@@ -35,6 +35,12 @@ def layout() -> str:
     return "zset"
 
 
+@pytest.fixture(params=["sync", "aio"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Both shells."""
+    return str(request.param)
+
+
 Make = Callable[..., RedisConsumer]
 NOW = 1_000_000.5
 

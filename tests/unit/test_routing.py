@@ -56,12 +56,12 @@ GOOD: list[tuple[Callable[..., Any], int]] = [
 def test_a_handler_gets_as_much_as_it_takes(handler: Callable[..., Any], arity: int) -> None:
     """One, two or three arguments, by its signature."""
     given = (ENVELOPE, b"raw", HEADERS)[:arity]
-    assert resolve(handler)(ENVELOPE, b"raw", HEADERS)[:arity] == given
+    assert resolve(handler).call(ENVELOPE, b"raw", HEADERS)[:arity] == given
 
 
 def test_a_parameter_with_a_default_keeps_it() -> None:
     """It is the handler's own, whatever it is called."""
-    assert resolve(two_with_default)(ENVELOPE, b"raw", HEADERS) == (ENVELOPE, None)
+    assert resolve(two_with_default).call(ENVELOPE, b"raw", HEADERS) == (ENVELOPE, None)
 
 
 async def coroutine(envelope: Any) -> None:  # noqa: D103
@@ -111,14 +111,23 @@ def test_a_handler_that_does_not_fit_is_a_type_error(handler: Any) -> None:
         resolve(handler)
 
 
+@pytest.mark.parametrize("handler", [coroutine, AsynchronousCall(), AsynchronousCall().__call__])
+def test_a_consumer_that_awaits_takes_coroutine_functions(handler: Any) -> None:
+    """And tells them from plain ones."""
+    assert resolve(handler, awaits=True).awaits
+    assert not resolve(two_with_default, awaits=True).awaits
+    with pytest.raises(TypeError, match="would not run"):
+        resolve(generator, awaits=True)
+
+
 def test_routes_are_found_by_urn_and_else_by_the_fallback() -> None:
     """The fallback is an ordinary handler."""
     routes = Routes({"urn:a": lambda envelope: "a"}, lambda envelope, raw: raw)
     found, fallback = routes.find("urn:a"), routes.find("urn:b")
     assert found is not None
     assert fallback is not None
-    assert found(ENVELOPE, b"", {}) == "a"
-    assert fallback(ENVELOPE, b"raw", {}) == b"raw"
+    assert found.call(ENVELOPE, b"", {}) == "a"
+    assert fallback.call(ENVELOPE, b"raw", {}) == b"raw"
     assert Routes(None, None).find("urn:a") is None
 
 

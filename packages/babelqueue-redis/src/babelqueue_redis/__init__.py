@@ -12,10 +12,14 @@
         print(envelope.data["order_id"])
 
     consumer.run()
+
+``AsyncRedisPublisher`` and ``AsyncRedisConsumer`` are the same for asyncio.
 """
 
 from __future__ import annotations
 
+from babelqueue_redis.aio.consumer import AsyncRedisConsumer
+from babelqueue_redis.aio.publisher import AsyncRedisPublisher
 from babelqueue_redis.envelope import Envelope, Meta
 from babelqueue_redis.errors import (
     BabelQueueError,
@@ -36,6 +40,8 @@ from babelqueue_redis.sync.publisher import RedisPublisher
 from babelqueue_redis.values import Delivery, Outcome, Publication, Reservation
 
 __all__ = [
+    "AsyncRedisConsumer",
+    "AsyncRedisPublisher",
     "BabelQueueError",
     "CommandRefusedError",
     "ConfigurationError",

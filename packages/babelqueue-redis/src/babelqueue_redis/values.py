@@ -15,8 +15,17 @@ import msgspec
 from babelqueue_redis.envelope import Envelope
 from babelqueue_redis.errors import BabelQueueError
 
-Handler = Callable[[Envelope, bytes, Mapping[str, str]], Any]
-"""A handler once its signature is resolved: ``(envelope, raw, headers)``."""
+
+class Handler(msgspec.Struct, frozen=True):
+    """A handler once its signature is resolved.
+
+    Attributes:
+        call: Takes ``(envelope, raw, headers)``.
+        awaits: What it returns is to be awaited.
+    """
+
+    call: Callable[[Envelope, bytes, Mapping[str, str]], Any]
+    awaits: bool = False
 
 
 class Outcome(str, enum.Enum):
@@ -157,5 +166,9 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 def counts_as_failure(error: BaseException) -> bool:
-    """Tell whether a handler that ended with ``error`` failed, or was interrupted from outside."""
-    return not isinstance(error, KeyboardInterrupt)
+    """Tell whether a handler that ended with ``error`` failed, or was interrupted from outside.
+
+    What is no ``Exception`` comes from outside: a ``KeyboardInterrupt``, a cancellation, a time
+    limit. Only ``SystemExit`` is the handler's own doing.
+    """
+    return isinstance(error, Exception | SystemExit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,11 +22,7 @@ from babelqueue_redis.verdict import verdict
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _ALL_ARGUMENTS = 3
-_WOULD_NOT_RUN = (
-    inspect.iscoroutinefunction,
-    inspect.isgeneratorfunction,
-    inspect.isasyncgenfunction,
-)
+_GENERATORS = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
 class Routes:
@@ -35,13 +32,22 @@ class Routes:
         self,
         handlers: Mapping[str, Callable[..., Any]] | None,
         on_unknown_urn: Callable[..., Any] | None,
+        *,
+        awaits: bool = False,
     ) -> None:
-        """Resolve every handler once."""
+        """Resolve every handler once.
+
+        Args:
+            handlers: By URN.
+            on_unknown_urn: For all other URNs.
+            awaits: Whether the consumer awaits what coroutine functions return.
+        """
+        self._awaits = awaits
         if handlers is not None and not isinstance(handlers, Mapping):
             msg = f"handlers must map URNs to callables; got {type(handlers).__name__}"
             raise ConfigurationError(msg)
         self._handlers: dict[str, Handler] = {}
-        self._fallback = None if on_unknown_urn is None else resolve(on_unknown_urn)
+        self._fallback = None if on_unknown_urn is None else resolve(on_unknown_urn, awaits=awaits)
         for urn, handler in (handlers or {}).items():
             self.add(urn, handler)
 
@@ -52,30 +58,32 @@ class Routes:
             EnvelopeError: The URN is blank.
             TypeError: The handler cannot take a message.
         """
-        self._handlers[checked_urn(urn)] = resolve(handler)
+        self._handlers[checked_urn(urn)] = resolve(handler, awaits=self._awaits)
 
     def find(self, urn: str) -> Handler | None:
         """Return the handler for ``urn``, or the one for unknown URNs."""
         return self._handlers.get(urn, self._fallback)
 
 
-def resolve(handler: Callable[..., Any]) -> Handler:
-    """Return ``handler`` as a callable of ``(envelope, raw, headers)``.
+def resolve(handler: Callable[..., Any], *, awaits: bool = False) -> Handler:
+    """Return ``handler`` as one of ``(envelope, raw, headers)``.
 
     A handler takes the first one, two or three of those: as many as it has positional parameters
     without a default.
 
     Raises:
         TypeError: It takes none of them, needs more than three, needs keywords, would not run
-            when called (a coroutine or generator function), or cannot be inspected.
+            when called (a generator function, or a coroutine function that is not awaited), or
+            cannot be inspected.
     """
     wanted = (
         f"a handler takes (envelope), (envelope, raw) or (envelope, raw, headers); {handler!r} "
     )
     if not callable(handler):
         raise TypeError(wanted + "is not callable")
-    if any(kind(handler) or kind(type(handler).__call__) for kind in _WOULD_NOT_RUN):
-        raise TypeError(wanted + "would not run when called: this consumer does not await")
+    is_coroutine = _is_kind(inspect.iscoroutinefunction, handler)
+    if (is_coroutine and not awaits) or any(_is_kind(kind, handler) for kind in _GENERATORS):
+        raise TypeError(wanted + "would not run when called here")
     try:
         signature = inspect.signature(handler)
     except ValueError as error:
@@ -83,7 +91,12 @@ def resolve(handler: Callable[..., Any]) -> Handler:
     arity = _arity(list(signature.parameters.values()))
     if arity is None:
         raise TypeError(wanted + f"takes {signature}")
-    return _with_three_arguments(handler, arity)
+    return Handler(_with_three_arguments(handler, arity), is_coroutine)
+
+
+def _is_kind(kind: Callable[[object], bool], handler: Callable[..., Any]) -> bool:
+    """Tell whether a handler, or an object's ``__call__``, is a function of that kind."""
+    return kind(handler) or kind(type(handler).__call__)
 
 
 def _arity(parameters: list[inspect.Parameter]) -> int | None:
@@ -97,7 +110,7 @@ def _arity(parameters: list[inspect.Parameter]) -> int | None:
     return arity if 0 < arity <= _ALL_ARGUMENTS else None
 
 
-def _with_three_arguments(handler: Callable[..., Any], arity: int) -> Handler:
+def _with_three_arguments(handler: Callable[..., Any], arity: int) -> Callable[..., Any]:
     if arity == 1:
         return lambda envelope, _raw, _headers: handler(envelope)
     if arity == _ALL_ARGUMENTS:
@@ -128,18 +141,25 @@ def deliver(
     return Delivery(destination, reservation, envelope, handler, refusal, if_failed)
 
 
-def invoke(delivery: Delivery) -> None:
-    """Run the handler.
+def prepared(delivery: Delivery) -> Callable[[], Any]:
+    """Return the call of a delivery's handler, with its arguments.
 
     Raises:
         PoisonError, UnknownUrnError, ExhaustedError: Nothing is to run.
-        TypeError: The handler returned something that would still have to run.
-        BaseException: What the handler raised.
     """
-    if delivery.refusal is not None:
-        raise delivery.refusal
-    reservation = delivery.reservation
-    result = delivery.handler(delivery.envelope, reservation.body, dict(reservation.headers))  # type: ignore[misc,arg-type]  # both are there without a refusal
+    handler, envelope, reservation = delivery.handler, delivery.envelope, delivery.reservation
+    if delivery.refusal is not None or handler is None or envelope is None:
+        raise delivery.refusal or UnknownUrnError
+    headers = dict(reservation.headers)
+    return functools.partial(handler.call, envelope, reservation.body, headers)
+
+
+def check_result(result: object) -> None:
+    """Refuse the result of a handler that would still have to run.
+
+    Raises:
+        TypeError: It is an awaitable or a generator.
+    """
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         getattr(result, "close", lambda: None)()
         msg = f"the handler did not run, it returned a {type(result).__name__}: is it async?"

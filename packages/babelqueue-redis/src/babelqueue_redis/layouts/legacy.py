@@ -126,6 +126,7 @@ class LegacyLayout:
             (self.queue, "LEFT", "LEFT", shortest_block(seconds)),
             lambda reply: pause_after(idle) if isinstance(reply, ErrorReply) else 0.0,
             tolerant=True,
+            blocks=True,
         )
 
     def _sweep_chunk(self, seen: int, now: float | None) -> Command[Swept]:

@@ -134,6 +134,7 @@ class ZsetLayout:
             (shortest_block(seconds),),
             lambda reply: pause_after(idle) if isinstance(reply, ErrorReply) else 0.0,
             tolerant=True,
+            blocks=True,
         )
 
     def _migrate(self, source: str, moved: int, now: float | None) -> Command[Migrated]:

@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from babelqueue_redis import entropy, hooks
-from babelqueue_redis.core.routing import Routes, deliver, invoke
+from babelqueue_redis.core.command import Command
+from babelqueue_redis.core.routing import Routes, deliver
 from babelqueue_redis.core.settlement import GIVE_BACK, Settlement, settlement
 from babelqueue_redis.envelope import checked_urn
 from babelqueue_redis.errors import ConfigurationError, SettlementError, TransportError
 from babelqueue_redis.layouts import layout_of
+from babelqueue_redis.redis_py import LONGEST_BLOCK
 from babelqueue_redis.settings import ConsumerOptions, check_timeout
-from babelqueue_redis.sync.driver import LONGEST_BLOCK, Client, Driver
+from babelqueue_redis.sync.driver import Client, Driver
 from babelqueue_redis.sync.worker import Lane, Worker
 from babelqueue_redis.values import (
     Delivery,
@@ -95,13 +97,13 @@ class RedisConsumer:
             retry_backoff_max=retry_backoff_max,
             retry_jitter=retry_jitter,
         )
-        self._routes = Routes(handlers, on_unknown_urn)
+        self._lane = Lane()
+        self._routes = Routes(handlers, on_unknown_urn, awaits=self._lane.awaits)
         self._driver = Driver(client, blocks=True)
         self._layout = layout_of(self._options)
         self._destination = Destination(
             self._options.queue, layout, self._driver.address, self._driver.port
         )
-        self._lane = Lane()
         self._worker = Worker(self._options, self._driver, self._lane)
 
     def __enter__(self) -> RedisConsumer:
@@ -147,8 +149,9 @@ class RedisConsumer:
         """Route a reserved message to its handler, run it, and settle the reservation.
 
         A handler that raises is no error here: its message is retried or dead-lettered, and
-        ``on_error`` is told. ``KeyboardInterrupt`` gives the message back unchanged and goes on;
-        another ``BaseException`` that is not an ``Exception`` counts as a failure and goes on.
+        ``on_error`` is told. ``SystemExit`` counts as a failure and goes on; what else is no
+        ``Exception`` comes from outside (a ``KeyboardInterrupt``, a cancellation): it gives the
+        message back unchanged and goes on.
 
         Returns:
             What became of the message; ``Outcome.EXPIRED`` when the reservation had run out.
@@ -164,7 +167,7 @@ class RedisConsumer:
         done = False
         try:
             with hooks.processing(delivery):
-                self._lane.run(invoke, delivery)
+                self._lane.run(delivery)
                 done = True
         except Exception as error:  # noqa: BLE001 - whatever handlers raise
             return self._end(delivery, None if done else error)
@@ -229,13 +232,17 @@ class RedisConsumer:
         deadline = self._driver.monotonic() + wait
         idle = 0
         while True:
-            reservation = self._driver.run(self._layout.reserve(entropy.new_token()))
+            reserve = self._layout.reserve(entropy.new_token())
+            reservation = self._driver.take(reserve, self._giving_back)
             left = deadline - self._driver.monotonic()
             if reservation is not None or left <= 0 or stopping():
                 return reservation
             pause = self._driver.send(self._layout.wait(min(left, LONGEST_BLOCK), idle))
             self._driver.sleep(min(pause, left))
             idle += 1
+
+    def _giving_back(self, reservation: Reservation) -> Command[bool] | None:
+        return self._layout.settle(reservation, GIVE_BACK)
 
     def _end(self, delivery: Delivery, error: BaseException | None) -> Outcome:
         """Report how handling ended, and settle."""
@@ -283,6 +290,6 @@ class RedisConsumer:
             )
             return
         try:
-            tell(error, delivery.envelope, delivery.reservation.body)
+            self._lane.call(tell, error, delivery.envelope, delivery.reservation.body)
         except Exception:
             logger.exception("on_error failed on queue %r", self._destination.queue)

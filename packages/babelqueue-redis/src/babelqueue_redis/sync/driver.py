@@ -1,4 +1,4 @@
-"""The only blocking code that talks to Redis.
+"""The blocking code that talks to Redis.
 
 It speaks through connections of its own, made like the ones of the client it is given. That halves
 the cost of a command, and it keeps redis-py from doing what a queue cannot bear: sending a write
@@ -10,36 +10,26 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import redis
-from redis.backoff import NoBackoff
-from redis.exceptions import (
-    BusyLoadingError,
-    NoScriptError,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
-)
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.retry import Retry
 
-from babelqueue_redis.core.command import Command, ErrorReply, Op
-from babelqueue_redis.errors import CommandRefusedError, ConfigurationError, ConnectionLostError
-from babelqueue_redis.settings import check_timeout, check_url
+from babelqueue_redis.core.command import Command, Op
+from babelqueue_redis.redis_py import (
+    LONGEST_BLOCK,
+    TRUSTED_FOR,
+    ConnectionSettings,
+    client_of,
+    result_of,
+    shows_a_demoted_master,
+)
 
 T = TypeVar("T")
 Client = redis.Redis | str
 """A client, or the URL of a server."""
-
-LONGEST_BLOCK = 1.0
-"""Seconds of one blocking command: how late a stop or a sweep may come."""
-_PATIENCE = 10.0
-"""Seconds to wait for a reply where the client says nothing: a frozen server must not hold us."""
-_TRUSTED_FOR = 1.0
-"""Seconds after a reply during which a connection is not checked for life."""
-_NOT_TAKEN_OVER = ("parser_class", "event_dispatcher", "himport_registry")
-"""Connection arguments that tie a connection to the client's pool or protocol."""
 
 
 class Driver:
@@ -65,19 +55,11 @@ class Driver:
         Raises:
             ConfigurationError: The client is of another kind, or its settings cannot work.
         """
-        self._client = _client_of(client)  # a Sentinel's connections need their pool to stay alive
-        pool = self._client.connection_pool
-        self._connection_class = pool.connection_class
-        self._kwargs = _connection_kwargs(pool.connection_kwargs, LONGEST_BLOCK if blocks else 0)
+        block = LONGEST_BLOCK if blocks else 0
+        self._settings = ConnectionSettings(client_of(client, redis.Redis), Retry, block)
         self._shows_spans = shows_spans
         self._own = threading.local()
-        try:
-            self._connection_class(**self._kwargs)
-        except Exception as error:
-            msg = f"the client's connection settings cannot work: {error}"
-            raise ConfigurationError(msg) from error
-        self.address: str = self._kwargs.get("path") or self._kwargs.get("host") or "localhost"
-        self.port: int | None = None if "path" in self._kwargs else self._kwargs.get("port", 6379)
+        self.address, self.port = self._settings.address, self._settings.port
 
     def send(self, command: Command[T]) -> T:
         """Send one command and return its result.
@@ -99,6 +81,10 @@ class Driver:
             result: T = end.value
             return result
 
+    def take(self, op: Op[T | None], _give_back: Callable[[T], Command[bool] | None]) -> T | None:
+        """Run an op that takes a message. Nobody can cancel a thread, so none is given back."""
+        return self.run(op)
+
     def trip(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Send commands together and return their results in order.
 
@@ -109,7 +95,9 @@ class Driver:
         for index, command in enumerate(commands):
             if isinstance(replies[index], NoScriptError):
                 replies[index] = self._exchange([command.wire(load=True)])[0]
-        return [self._result(*pair) for pair in zip(commands, replies, strict=True)]
+        if shows_a_demoted_master(replies):
+            self.close()
+        return [result_of(*pair) for pair in zip(commands, replies, strict=True)]
 
     def close(self) -> None:
         """Close this thread's connection. The next command opens a new one."""
@@ -127,7 +115,7 @@ class Driver:
         sent = False
         try:
             connection = self._connection()
-            if time.monotonic() - self._own.used > _TRUSTED_FOR and _is_stale(connection):
+            if time.monotonic() - self._own.used > TRUSTED_FOR and _is_stale(connection):
                 connection.disconnect()
             connection.connect()
             sent = True
@@ -140,7 +128,7 @@ class Driver:
                 replies = [_reply(connection) for _ in packed]
         except (RedisError, OSError) as error:
             self.close()
-            self._lost(error, sent=sent and not isinstance(error, BusyLoadingError))
+            self._settings.lost(error, sent=sent)
         except BaseException:
             self.close()
             raise
@@ -151,69 +139,18 @@ class Driver:
         connection: redis.Connection | None = getattr(self._own, "connection", None)
         if connection is None or connection.pid != os.getpid():
             self._own.used = time.monotonic()
-            self._own.connection = connection = self._connection_class(**self._kwargs)
+            self._own.connection = connection = self._settings.connect()
         return connection
 
     def _client_on(self, connection: redis.Connection) -> redis.Redis:
         """Return a client that speaks through this thread's connection."""
         client: redis.Redis | None = getattr(self._own, "client", None)
         if client is None:
-            pool = redis.ConnectionPool(connection_class=self._connection_class, **self._kwargs)
+            made, kwargs = self._settings.connection_class, self._settings.kwargs
+            pool = redis.ConnectionPool(connection_class=made, **kwargs)
             self._own.client = client = redis.Redis(connection_pool=pool)
         client.connection = connection
         return client
-
-    def _result(self, command: Command[T], reply: Any) -> T:  # noqa: ANN401
-        if not isinstance(reply, ResponseError):
-            return command.parse(reply)
-        if isinstance(reply, ReadOnlyError):
-            self.close()  # a demoted master: ask again where the master is
-        message = str(reply).partition(", with args")[0]  # an unknown command's arguments follow
-        if command.tolerant:
-            return command.parse(ErrorReply(message))
-        raise CommandRefusedError(command.refused(message)) from reply
-
-    def _lost(self, error: Exception, *, sent: bool) -> NoReturn:
-        where = self.address if self.port is None else f"{self.address}:{self.port}"
-        what = "the link to Redis broke before the reply" if sent else "no connection to Redis"
-        msg = f"{what} at {where}: {error}"
-        raise ConnectionLostError(msg, sent=sent) from error
-
-
-def _client_of(client: Client) -> redis.Redis:
-    if isinstance(client, str):
-        check_url(client)
-        try:
-            client = redis.Redis.from_url(client)
-        except ValueError as error:
-            msg = f"the Redis URL is refused: {error}"
-            raise ConfigurationError(msg) from error
-    if not isinstance(client, redis.Redis):
-        kind = f"{type(client).__module__}.{type(client).__qualname__}"
-        msg = f"client must be a redis.Redis or a Redis URL, not {kind}"
-        raise ConfigurationError(msg)
-    return client
-
-
-def _connection_kwargs(given: dict[str, Any], block: float) -> dict[str, Any]:
-    kept = {
-        name: value
-        for name, value in given.items()
-        if name not in _NOT_TAKEN_OVER and not name.startswith(("maint", "orig_", "oss_cluster"))
-    }
-    timeout = check_timeout(kept.get("socket_timeout") or _PATIENCE, "socket_timeout", 0)
-    kept.setdefault("socket_connect_timeout", timeout)
-    return {
-        **kept,
-        "socket_timeout": timeout + block,
-        "protocol": 2,
-        "decode_responses": False,
-        "encoding": "utf-8",
-        "encoding_errors": "strict",
-        "retry": Retry(NoBackoff(), 0),
-        "retry_on_timeout": False,
-        "retry_on_error": [],
-    }
 
 
 def _is_stale(connection: redis.Connection) -> bool:

@@ -12,14 +12,13 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any
 
+from babelqueue_redis.core.routing import check_result, prepared
 from babelqueue_redis.errors import BabelQueueError, SettlementError, TransportError
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.sync.driver import Driver
-from babelqueue_redis.values import Outcome, Reservation
-
-T = TypeVar("T")
+from babelqueue_redis.values import Delivery, Outcome, Reservation
 
 logger = logging.getLogger("babelqueue_redis.worker")
 
@@ -39,19 +38,24 @@ class HandlerInterrupted(KeyboardInterrupt):
 class Lane:
     """Where a handler runs: in the calling thread."""
 
+    awaits = False
     interrupted = False
 
-    def run(self, function: Callable[..., T], *args: Any) -> T:  # noqa: ANN401
-        """Run ``function``.
+    def run(self, delivery: Delivery) -> None:
+        """Run a delivery's handler, or raise why there is none to run.
 
         A handler that was interrupted, and turns that into an error of its own, did not fail.
         """
         try:
-            return function(*args)
+            self.call(prepared(delivery))
         except Exception as error:
             if self.interrupted:
                 raise HandlerInterrupted from error
             raise
+
+    def call(self, function: Callable[..., Any], *args: Any) -> None:  # noqa: ANN401
+        """Call a user's function."""
+        check_result(function(*args))
 
 
 class Worker:

@@ -1,0 +1,1 @@
+"""The asyncio shell: the blocking one with ``await`` in it."""

@@ -1,0 +1,299 @@
+"""The consumer: reserve, handle, settle."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from babelqueue_redis import entropy, hooks
+from babelqueue_redis.aio.driver import Client, Driver
+from babelqueue_redis.aio.worker import Lane, Worker
+from babelqueue_redis.core.command import Command
+from babelqueue_redis.core.routing import Routes, deliver
+from babelqueue_redis.core.settlement import GIVE_BACK, Settlement, settlement
+from babelqueue_redis.envelope import checked_urn
+from babelqueue_redis.errors import ConfigurationError, SettlementError, TransportError
+from babelqueue_redis.layouts import layout_of
+from babelqueue_redis.redis_py import LONGEST_BLOCK
+from babelqueue_redis.settings import ConsumerOptions, check_timeout
+from babelqueue_redis.values import (
+    Delivery,
+    Destination,
+    Outcome,
+    Reservation,
+    counts_as_failure,
+)
+
+HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
+
+logger = logging.getLogger("babelqueue_redis.consumer")
+
+
+class AsyncRedisConsumer:
+    """Consumes one queue and routes its messages to handlers by URN.
+
+    Delivery is at least once: a message is gone only after its handler returned. Make handlers
+    idempotent, and keep them shorter than ``retry_after``.
+
+    Args:
+        client: A ``redis.Redis``, whose connection settings are used, or a URL.
+        queue: The logical queue name.
+        handlers: URN to handler. A handler takes ``(envelope)``, ``(envelope, raw)`` or
+            ``(envelope, raw, headers)``: an ``Envelope``, the message's bytes, a mapping that is
+            ``{}`` when there are no headers. More can be added with :meth:`handler`.
+
+    The keywords are the fields of :class:`~babelqueue_redis.settings.ConsumerOptions`.
+
+    Raises:
+        ConfigurationError: An option cannot work.
+        TypeError: A handler cannot take a message.
+    """
+
+    def __init__(  # noqa: PLR0913 - one keyword per option, so that editors show them
+        self,
+        client: Client,
+        queue: str,
+        handlers: Mapping[str, Callable[..., Any]] | None = None,
+        *,
+        layout: str = "legacy",
+        key_prefix: str = "queues:",
+        retry_after: float | None = 90,
+        block_timeout: float = 5,
+        max_tries: int = 3,
+        dead_letter_queue: str | None = "",
+        unknown_urn: str = "fail",
+        on_unknown_urn: Callable[..., Any] | None = None,
+        on_error: Callable[..., Any] | None = None,
+        on_failure: str = "release",
+        migration_batch_size: int = -1,
+        shutdown_timeout: float = 30,
+        prefetch: int | str = "auto",
+        concurrency: int = 1,
+        retry_backoff: float = 0,
+        retry_backoff_multiplier: float = 1,
+        retry_backoff_max: float = 0,
+        retry_jitter: str = "none",
+    ) -> None:
+        """Check the options and resolve the handlers; nothing is sent yet."""
+        self._options = ConsumerOptions(
+            queue,
+            layout,
+            key_prefix,
+            retry_after=retry_after,
+            block_timeout=block_timeout,
+            max_tries=max_tries,
+            dead_letter_queue=dead_letter_queue,
+            unknown_urn=unknown_urn,
+            on_unknown_urn=on_unknown_urn,
+            on_error=on_error,
+            on_failure=on_failure,
+            migration_batch_size=migration_batch_size,
+            shutdown_timeout=shutdown_timeout,
+            prefetch=prefetch,
+            concurrency=concurrency,
+            retry_backoff=retry_backoff,
+            retry_backoff_multiplier=retry_backoff_multiplier,
+            retry_backoff_max=retry_backoff_max,
+            retry_jitter=retry_jitter,
+        )
+        self._lane = Lane()
+        self._routes = Routes(handlers, on_unknown_urn, awaits=self._lane.awaits)
+        self._driver = Driver(client, blocks=True)
+        self._layout = layout_of(self._options)
+        self._destination = Destination(
+            self._options.queue, layout, self._driver.address, self._driver.port
+        )
+        self._worker = Worker(self._options, self._driver, self._lane)
+
+    async def __aenter__(self) -> AsyncRedisConsumer:
+        """Return the consumer; leaving the block closes it."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the consumer."""
+        await self.close()
+
+    def handler(self, urn: str) -> Callable[[HandlerT], HandlerT]:
+        """Register the decorated function for ``urn``; it stays what it was.
+
+        Raises:
+            EnvelopeError: The URN is blank, or there is none: write ``@consumer.handler("urn:…")``.
+            TypeError: The function cannot take a message.
+        """
+        urn = checked_urn(urn)
+
+        def register(function: HandlerT) -> HandlerT:
+            self._routes.add(urn, function)
+            return function
+
+        return register
+
+    async def reserve(self, timeout: float | None = None) -> Reservation | None:
+        """Take the oldest message, waiting for one.
+
+        The message is yours until ``retry_after`` has passed. Give it to :meth:`handle`, once.
+
+        Args:
+            timeout: Seconds to wait; ``None`` is ``block_timeout``, 0 or less is one attempt.
+
+        Returns:
+            The reservation, or ``None`` when no message came in time.
+
+        Raises:
+            TransportError: Redis did not answer, or refused.
+        """
+        return await self._reserve(timeout, bool)
+
+    async def handle(self, reservation: Reservation) -> Outcome:
+        """Route a reserved message to its handler, run it, and settle the reservation.
+
+        A handler that raises is no error here: its message is retried or dead-lettered, and
+        ``on_error`` is told. ``SystemExit`` counts as a failure and goes on; what else is no
+        ``Exception`` comes from outside (a ``KeyboardInterrupt``, a cancellation): it gives the
+        message back unchanged and goes on.
+
+        Returns:
+            What became of the message; ``Outcome.EXPIRED`` when the reservation had run out.
+
+        Raises:
+            ConfigurationError: The reservation is another queue's.
+            SettlementError: Redis did not confirm. The message comes back after ``retry_after``.
+        """
+        if reservation.queue != self._destination.queue:
+            msg = f"{reservation!r} cannot be handled by a consumer of {self._destination.queue!r}"
+            raise ConfigurationError(msg)
+        delivery = deliver(reservation, self._destination, self._routes, self._options)
+        done = False
+        try:
+            with hooks.processing(delivery):
+                await self._lane.run(delivery)
+                done = True
+        except Exception as error:  # noqa: BLE001 - whatever handlers raise
+            return await self._end(delivery, None if done else error)
+        except BaseException as error:
+            try:
+                await self._end(delivery, None if done else error)
+            except SettlementError:
+                logger.exception("while the program was asked to exit")
+            raise
+        return await self._end(delivery, None)
+
+    async def poll(self, timeout: float | None = None) -> Outcome | None:
+        """Take one message, handle it and settle it.
+
+        Args:
+            timeout: As for :meth:`reserve`.
+
+        Returns:
+            What became of it, or ``None`` when there was none.
+
+        Raises:
+            TransportError: As for :meth:`reserve` and :meth:`handle`.
+        """
+        reservation = await self._reserve(timeout, bool)
+        return None if reservation is None else await self.handle(reservation)
+
+    async def run(self, should_continue: Callable[[], bool] | None = None) -> int:
+        """Consume until stopped.
+
+        Called in the main thread, it handles SIGTERM and SIGINT: no further message is taken, and
+        the handler that runs may finish within ``shutdown_timeout``; after that, or on a second
+        signal, it is interrupted with a ``KeyboardInterrupt`` and its message is given back
+        unchanged. When Redis is away it waits, and goes on when Redis is back.
+
+        Args:
+            should_continue: Asked before every wait for a message; a false answer ends the run.
+
+        Returns:
+            How many messages were handled.
+
+        Raises:
+            BabelQueueError: This consumer is running already.
+        """
+        return await self._worker.run(
+            lambda stopping: self._reserve(None, stopping),
+            self.handle,
+            lambda reservation: self._settle(reservation, GIVE_BACK),
+            should_continue or (lambda: True),
+        )
+
+    def stop(self) -> None:
+        """End :meth:`run` after the current message. Safe from any thread and from handlers."""
+        self._worker.stop()
+
+    async def close(self) -> None:
+        """Close the calling thread's connection; a later call opens a new one."""
+        await self._driver.close()
+
+    async def _reserve(
+        self, timeout: float | None, stopping: Callable[[], bool]
+    ) -> Reservation | None:
+        """Reserve as :meth:`reserve` does, and give up early once ``stopping`` says so."""
+        wait = self._options.block_timeout if timeout is None else check_timeout(timeout)
+        deadline = self._driver.monotonic() + wait
+        idle = 0
+        while True:
+            reserve = self._layout.reserve(entropy.new_token())
+            reservation = await self._driver.take(reserve, self._giving_back)
+            left = deadline - self._driver.monotonic()
+            if reservation is not None or left <= 0 or stopping():
+                return reservation
+            pause = await self._driver.send(self._layout.wait(min(left, LONGEST_BLOCK), idle))
+            await self._driver.sleep(min(pause, left))
+            idle += 1
+
+    def _giving_back(self, reservation: Reservation) -> Command[bool] | None:
+        return self._layout.settle(reservation, GIVE_BACK)
+
+    async def _end(self, delivery: Delivery, error: BaseException | None) -> Outcome:
+        """Report how handling ended, and settle."""
+        now_ms, draw = entropy.epoch_ms(), entropy.draw()
+        end = settlement(delivery, error, self._options, now_ms, draw)
+        try:
+            if error is not None and counts_as_failure(error):
+                await self._report(error, delivery)
+        finally:
+            outcome = await self._settle(delivery.reservation, end, delivery.message_id)
+        return outcome
+
+    async def _settle(
+        self, reservation: Reservation, end: Settlement, message_id: str = ""
+    ) -> Outcome:
+        """Carry out what was decided about a reservation."""
+        command = self._layout.settle(reservation, end)
+        try:
+            if command is None or await self._driver.send(command):
+                return end.outcome
+        except TransportError as error:
+            msg = (
+                f"message {message_id} of queue {reservation.queue!r} is not confirmed to be "
+                f"{end.outcome}; it may come back after retry_after: {error}"
+            )
+            raise SettlementError(msg, message_id=message_id, outcome=end.outcome) from error
+        logger.warning(
+            "reservation expired: message %r of queue %r is not %s, nothing was touched; it is "
+            "delivered again. Handlers must be shorter than retry_after (%s s)",
+            message_id,
+            reservation.queue,
+            end.outcome,
+            self._options.retry_after,
+        )
+        return Outcome.EXPIRED
+
+    async def _report(self, error: BaseException, delivery: Delivery) -> None:
+        tell = self._options.on_error
+        if tell is None:
+            logger.warning(
+                "message %r of queue %r is %s: %s",
+                delivery.message_id or "(poison)",
+                self._destination.queue,
+                delivery.if_failed,
+                delivery.refusal or "its handler failed",
+                exc_info=None if delivery.refusal else error,
+            )
+            return
+        try:
+            await self._lane.call(tell, error, delivery.envelope, delivery.reservation.body)
+        except Exception:
+            logger.exception("on_error failed on queue %r", self._destination.queue)

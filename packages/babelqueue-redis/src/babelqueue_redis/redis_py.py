@@ -1,0 +1,123 @@
+"""What both drivers know of redis-py: how its connections are set up, and what its errors mean."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, TypeVar
+
+from redis.backoff import NoBackoff
+from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
+
+from babelqueue_redis.core.command import Command, ErrorReply
+from babelqueue_redis.errors import CommandRefusedError, ConfigurationError, ConnectionLostError
+from babelqueue_redis.settings import check_timeout, check_url
+
+T = TypeVar("T")
+
+LONGEST_BLOCK = 1.0
+"""Seconds of one blocking command: how late a stop or a sweep may come."""
+TRUSTED_FOR = 1.0
+"""Seconds after a reply during which a connection is not checked for life."""
+_PATIENCE = 10.0
+"""Seconds to wait for a reply where the client says nothing: a frozen server must not hold us."""
+_NOT_TAKEN_OVER = ("parser_class", "event_dispatcher", "himport_registry")
+"""Connection arguments that tie a connection to the client's pool or protocol."""
+
+
+class ConnectionSettings:
+    """How to make connections like a client's, without what a queue cannot bear."""
+
+    def __init__(self, client: Any, retry: Any, block: float) -> None:  # noqa: ANN401 - either kind
+        """Take a client's settings, and try them.
+
+        Args:
+            client: A blocking or an asyncio client; kept, for a Sentinel's connections need it.
+            retry: The class of its kind of retries; they are all turned off.
+            block: Seconds that a ``socket_timeout`` is longer for, because commands block.
+
+        Raises:
+            ConfigurationError: They cannot work.
+        """
+        self.client = client
+        pool = client.connection_pool
+        self.connection_class = pool.connection_class
+        self.kwargs = _kwargs(pool.connection_kwargs, block)
+        self.kwargs["retry"] = retry(NoBackoff(), 0)
+        self.address: str = self.kwargs.get("path") or self.kwargs.get("host") or "localhost"
+        self.port: int | None = None if "path" in self.kwargs else self.kwargs.get("port", 6379)
+        try:
+            self.connect()
+        except Exception as error:
+            msg = f"the client's connection settings cannot work: {error}"
+            raise ConfigurationError(msg) from error
+
+    def connect(self) -> Any:  # noqa: ANN401 - a connection of either kind
+        """Return a new connection, which connects when it is used."""
+        return self.connection_class(**self.kwargs)
+
+    def lost(self, error: Exception, *, sent: bool) -> NoReturn:
+        """Raise what a failed exchange means; nothing has run while the server loads its data."""
+        where = self.address if self.port is None else f"{self.address}:{self.port}"
+        sent = sent and not isinstance(error, BusyLoadingError)
+        what = "the link to Redis broke before the reply" if sent else "no connection to Redis"
+        msg = f"{what} at {where}: {error}"
+        raise ConnectionLostError(msg, sent=sent) from error
+
+
+def client_of(client: Any, kind: Any) -> Any:  # noqa: ANN401 - a client of that kind
+    """Return ``client``, or a client of ``kind`` when it is a URL.
+
+    Raises:
+        ConfigurationError: It is neither, or the URL cannot work.
+    """
+    if isinstance(client, str):
+        check_url(client)
+        try:
+            client = kind.from_url(client)
+        except ValueError as error:
+            msg = f"the Redis URL is refused: {error}"
+            raise ConfigurationError(msg) from error
+    if not isinstance(client, kind):
+        wanted = f"{kind.__module__.removesuffix('.client')}.{kind.__qualname__}"
+        got = f"{type(client).__module__}.{type(client).__qualname__}"
+        msg = f"client must be a {wanted} or a Redis URL, not {got}"
+        raise ConfigurationError(msg)
+    return client
+
+
+def result_of(command: Command[T], reply: Any) -> T:  # noqa: ANN401 - bytes, int, None, list, error
+    """Return what a reply means.
+
+    Raises:
+        CommandRefusedError: It is an error that the command does not tolerate.
+    """
+    if not isinstance(reply, ResponseError):
+        return command.parse(reply)
+    message = str(reply).partition(", with args")[0]  # an unknown command's arguments follow
+    if command.tolerant:
+        return command.parse(ErrorReply(message))
+    raise CommandRefusedError(command.refused(message)) from reply
+
+
+def shows_a_demoted_master(replies: list[Any]) -> bool:
+    """Tell whether a connection is to be left, so that the next one finds the master."""
+    return any(isinstance(reply, ReadOnlyError) for reply in replies)
+
+
+def _kwargs(given: dict[str, Any], block: float) -> dict[str, Any]:
+    kept = {
+        name: value
+        for name, value in given.items()
+        if name not in _NOT_TAKEN_OVER and not name.startswith(("maint", "orig_", "oss_cluster"))
+    }
+    timeout = check_timeout(kept.get("socket_timeout") or _PATIENCE, "socket_timeout", 0)
+    kept.setdefault("socket_connect_timeout", timeout)
+    return {
+        **kept,
+        "socket_timeout": timeout + block,
+        "protocol": 2,
+        "decode_responses": False,
+        "encoding": "utf-8",
+        "encoding_errors": "strict",
+        "retry_on_timeout": False,
+        "retry_on_error": [],
+    }
