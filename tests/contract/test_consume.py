@@ -406,7 +406,7 @@ def test_a_key_of_the_wrong_type_is_an_error_and_loses_nothing(
     store.client.delete(key)  # what a publish had put there
     store.client.set(key, "a string")
     consumer = consumer_of({"urn:a": lambda envelope: None})
-    outcomes = []
+    outcomes: list[Any] = []
     for _ in range(3):
         try:
             outcomes.append(consumer.poll(0))
@@ -473,7 +473,7 @@ def generator(_: Envelope) -> Iterator[None]:
 
 @pytest.mark.parametrize("late", [coroutine, generator])
 def test_a_handler_that_returns_something_to_run_has_failed(
-    publisher: RedisPublisher, consumer_of: Make, late: Callable[..., Any]
+    publisher: RedisPublisher, consumer_of: Make, late: Callable[..., Any], kind: str
 ) -> None:
     """A message is not acked for work that nobody did."""
     errors: list[BaseException] = []
@@ -482,6 +482,9 @@ def test_a_handler_that_returns_something_to_run_has_failed(
         on_error=lambda error, *_: errors.append(error),
     )
     publisher.publish("urn:a", {})
+    if late is coroutine and kind == "aio":
+        assert consumer.poll(0) is Outcome.ACKED  # there it is awaited
+        return
     assert consumer.poll(0) is Outcome.RETRIED
     assert isinstance(errors[0], TypeError)
 
@@ -550,11 +553,12 @@ def test_a_timeout_that_is_no_number_is_refused(consumer_of: Make, timeout: Any)
         consumer_of().poll(timeout)
 
 
-def test_a_consumer_is_a_context_manager(consumer_of: Make) -> None:
+def test_a_consumer_is_a_context_manager(client: Client, queue: str) -> None:
     """It closes its connection, and opens another one when it is used again."""
-    with consumer_of() as consumer:
-        assert consumer.poll(0) is None
-    assert consumer._driver._own.connection is None
+    with RedisConsumer(client, queue) as consumer, RedisPublisher(client, queue) as publisher:
+        publisher.publish("urn:a", {})
+        assert consumer.reserve(0) is not None
+    assert consumer._driver._own.connection is publisher._driver._own.connection is None
     assert consumer.poll(0) is None
 
 

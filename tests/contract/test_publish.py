@@ -20,6 +20,12 @@ from babelqueue_redis.verdict import accepts
 from tests.support.server import Client
 
 
+@pytest.fixture(params=["sync", "aio"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Both shells."""
+    return str(request.param)
+
+
 def test_a_publish_stores_the_bare_envelope(
     publisher: RedisPublisher, client: Client, queue: str
 ) -> None:

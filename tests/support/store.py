@@ -26,8 +26,8 @@ class Store:
 
     def ready(self) -> list[bytes]:
         """Everything that waits to be taken: ready now, or delayed."""
-        found: list[bytes] = self.client.lrange(self.ready_key, 0, -1)
-        return found + self.client.zrange(f"{self.ready_key}:delayed", 0, -1)
+        delayed = self.client.zrange(f"{self.ready_key}:delayed", 0, -1)
+        return [*self.client.lrange(self.ready_key, 0, -1), *delayed]
 
     def reserved(self) -> list[bytes]:
         """The reserved elements, as they are stored."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from babelqueue_redis.aio.driver import Driver
-from babelqueue_redis.core.routing import prepared
+from babelqueue_redis.core.routing import check_result, prepared
 from babelqueue_redis.errors import BabelQueueError, SettlementError, TransportError
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.values import Delivery, Outcome, Reservation
@@ -54,6 +54,8 @@ class Lane:
 async def _awaited(result: object) -> None:
     if inspect.isawaitable(result):
         await result
+    else:
+        check_result(result)
 
 
 class Worker:
