@@ -243,7 +243,7 @@ BAD_DATA = [
 ]
 
 
-@pytest.mark.parametrize("data", BAD_DATA, ids=repr)
+@pytest.mark.parametrize("data", BAD_DATA, ids=range(len(BAD_DATA)))
 def test_data_that_is_no_json_object_is_refused(data: Any) -> None:
     """At the call, before anything is written."""
     with pytest.raises(EnvelopeError, match="data"):
