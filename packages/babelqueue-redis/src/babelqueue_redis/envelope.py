@@ -52,14 +52,14 @@ class Envelope(msgspec.Struct, frozen=True):
     Attributes:
         job: The URN that routes it.
         trace_id: The id of the causal chain it belongs to; ``""`` when the producer gave none.
-        data: The payload; the delivery's own copy.
+        data: The payload, a ``dict`` or the type its handler asked for; the delivery's own.
         meta: Who produced it, when, for which queue.
         attempts: How often it was tried before this delivery.
     """
 
     job: str
     trace_id: str = ""
-    data: dict[str, Any] = {}
+    data: Any = msgspec.field(default_factory=dict)
     meta: Meta = Meta()
     attempts: int = 0
 

@@ -10,6 +10,7 @@
     ├── PoisonError                    a stored message that is no envelope; reported, not raised
     ├── UnknownUrnError                a message that no handler takes; reported, not raised
     ├── ExhaustedError                 a message whose workers ended before it did; reported
+    ├── PayloadError                   data that is not of its handler's type; reported
     └── TransportError                 Redis did not do what was asked
         ├── ConnectionLostError        no answer: not connected, or the link broke on the way
         ├── CommandRefusedError        Redis answered with an error
@@ -34,6 +35,7 @@ __all__ = [
     "EnvelopeError",
     "ExhaustedError",
     "HeaderError",
+    "PayloadError",
     "PoisonError",
     "PublishError",
     "SettlementError",
@@ -69,6 +71,16 @@ class ExhaustedError(BabelQueueError):
     """A message was delivered ``max_tries`` times, and never settled: its workers died, say.
 
     Only the zset layout counts deliveries. Consumers dead-letter the message without a run.
+    """
+
+    reason = "failed"
+
+
+class PayloadError(BabelQueueError, ValueError):
+    """The ``data`` of a message is not of the type that its handler asked for.
+
+    The text names the path and what was expected there, never the value. Consumers dead-letter the
+    message at once: the next run would see the same data.
     """
 
     reason = "failed"

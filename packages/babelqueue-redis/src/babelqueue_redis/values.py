@@ -22,10 +22,12 @@ class Handler(msgspec.Struct, frozen=True):
     Attributes:
         call: Takes ``(envelope, raw, headers)``.
         awaits: What it returns is to be awaited.
+        convert: Makes the payload's type of ``data``; ``None`` leaves the decoded JSON.
     """
 
     call: Callable[[Envelope, bytes, Mapping[str, str]], Any]
     awaits: bool = False
+    convert: Callable[[dict[str, Any]], Any] | None = None
 
 
 class Outcome(str, enum.Enum):
@@ -129,7 +131,7 @@ class Delivery(msgspec.Struct, frozen=True):
         reservation: What was taken, with the raw bytes and the headers.
         envelope: The decoded message; ``None`` for poison.
         handler: What will run; ``None`` for poison and for an unknown URN.
-        refusal: Why nothing will run: a ``PoisonError`` or an ``UnknownUrnError``.
+        refusal: Why nothing will run: poison, an unknown URN, data of another type.
         if_failed: The outcome when handling raises.
     """
 

@@ -8,22 +8,18 @@ from typing import Any, TypeVar
 
 from babelqueue_redis import entropy, hooks
 from babelqueue_redis.aio.driver import Client, Driver
+from babelqueue_redis.aio.settler import Settler
 from babelqueue_redis.aio.worker import Lane, Worker
 from babelqueue_redis.core.command import Command
+from babelqueue_redis.core.payloads import converter
 from babelqueue_redis.core.routing import Routes, deliver
-from babelqueue_redis.core.settlement import GIVE_BACK, Settlement, settlement
+from babelqueue_redis.core.settlement import GIVE_BACK
 from babelqueue_redis.envelope import checked_urn
-from babelqueue_redis.errors import ConfigurationError, SettlementError, TransportError
+from babelqueue_redis.errors import ConfigurationError, SettlementError
 from babelqueue_redis.layouts import layout_of
 from babelqueue_redis.redis_py import LONGEST_BLOCK
 from babelqueue_redis.settings import ConsumerOptions, check_timeout
-from babelqueue_redis.values import (
-    Delivery,
-    Destination,
-    Outcome,
-    Reservation,
-    counts_as_failure,
-)
+from babelqueue_redis.values import Destination, Outcome, Reservation
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
@@ -104,6 +100,7 @@ class AsyncRedisConsumer:
         self._destination = Destination(
             self._options.queue, layout, self._driver.address, self._driver.port
         )
+        self._settler = Settler(self._options, self._driver, self._layout, self._lane)
         self._worker = Worker(self._options, self._driver, self._lane)
 
     async def __aenter__(self) -> AsyncRedisConsumer:
@@ -114,17 +111,29 @@ class AsyncRedisConsumer:
         """Close the consumer."""
         await self.close()
 
-    def handler(self, urn: str) -> Callable[[HandlerT], HandlerT]:
+    def handler(
+        self,
+        urn: str,
+        payload: Any = None,  # noqa: ANN401 - any type
+    ) -> Callable[[HandlerT], HandlerT]:
         """Register the decorated function for ``urn``; it stays what it was.
 
+        Args:
+            urn: What it handles.
+            payload: The type that ``envelope.data`` shall have: any that ``msgspec`` knows, such as
+                a Struct, dataclass, TypedDict or attrs class, or a pydantic model. Data that does
+                not fit is dead-lettered without a run. ``None`` leaves it a ``dict``.
+
         Raises:
+            ConfigurationError: The payload is no such type.
             EnvelopeError: The URN is blank, or there is none: write ``@consumer.handler("urn:…")``.
             TypeError: The function cannot take a message.
         """
         urn = checked_urn(urn)
+        convert = None if payload is None else converter(payload)
 
         def register(function: HandlerT) -> HandlerT:
-            self._routes.add(urn, function)
+            self._routes.add(urn, function, convert)
             return function
 
         return register
@@ -170,14 +179,14 @@ class AsyncRedisConsumer:
                 await self._lane.run(delivery)
                 done = True
         except Exception as error:  # noqa: BLE001 - whatever handlers raise
-            return await self._end(delivery, None if done else error)
+            return await self._settler.end(delivery, None if done else error)
         except BaseException as error:
             try:
-                await self._end(delivery, None if done else error)
+                await self._settler.end(delivery, None if done else error)
             except SettlementError:
                 logger.exception("while the program was asked to exit")
             raise
-        return await self._end(delivery, None)
+        return await self._settler.end(delivery, None)
 
     async def poll(self, timeout: float | None = None) -> Outcome | None:
         """Take one message, handle it and settle it.
@@ -214,7 +223,7 @@ class AsyncRedisConsumer:
         return await self._worker.run(
             lambda stopping: self._reserve(None, stopping),
             self.handle,
-            lambda reservation: self._settle(reservation, GIVE_BACK),
+            lambda reservation: self._settler.settle(reservation, GIVE_BACK),
             should_continue or (lambda: True),
         )
 
@@ -245,55 +254,3 @@ class AsyncRedisConsumer:
 
     def _giving_back(self, reservation: Reservation) -> Command[bool] | None:
         return self._layout.settle(reservation, GIVE_BACK)
-
-    async def _end(self, delivery: Delivery, error: BaseException | None) -> Outcome:
-        """Report how handling ended, and settle."""
-        now_ms, draw = entropy.epoch_ms(), entropy.draw()
-        end = settlement(delivery, error, self._options, now_ms, draw)
-        try:
-            if error is not None and counts_as_failure(error):
-                await self._report(error, delivery)
-        finally:
-            outcome = await self._settle(delivery.reservation, end, delivery.message_id)
-        return outcome
-
-    async def _settle(
-        self, reservation: Reservation, end: Settlement, message_id: str = ""
-    ) -> Outcome:
-        """Carry out what was decided about a reservation."""
-        command = self._layout.settle(reservation, end)
-        try:
-            if command is None or await self._driver.send(command):
-                return end.outcome
-        except TransportError as error:
-            msg = (
-                f"message {message_id} of queue {reservation.queue!r} is not confirmed to be "
-                f"{end.outcome}; it may come back after retry_after: {error}"
-            )
-            raise SettlementError(msg, message_id=message_id, outcome=end.outcome) from error
-        logger.warning(
-            "reservation expired: message %r of queue %r is not %s, nothing was touched; it is "
-            "delivered again. Handlers must be shorter than retry_after (%s s)",
-            message_id,
-            reservation.queue,
-            end.outcome,
-            self._options.retry_after,
-        )
-        return Outcome.EXPIRED
-
-    async def _report(self, error: BaseException, delivery: Delivery) -> None:
-        tell = self._options.on_error
-        if tell is None:
-            logger.warning(
-                "message %r of queue %r is %s: %s",
-                delivery.message_id or "(poison)",
-                self._destination.queue,
-                delivery.if_failed,
-                delivery.refusal or "its handler failed",
-                exc_info=None if delivery.refusal else error,
-            )
-            return
-        try:
-            await self._lane.call(tell, error, delivery.envelope, delivery.reservation.body)
-        except Exception:
-            logger.exception("on_error failed on queue %r", self._destination.queue)

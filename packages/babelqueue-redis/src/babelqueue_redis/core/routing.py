@@ -7,12 +7,16 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
+from babelqueue_redis.core.payloads import Convert
 from babelqueue_redis.core.settlement import outcome_if_failed
 from babelqueue_redis.envelope import Envelope, checked_urn
 from babelqueue_redis.errors import (
     BabelQueueError,
     ConfigurationError,
     ExhaustedError,
+    PayloadError,
     PoisonError,
     UnknownUrnError,
 )
@@ -51,14 +55,15 @@ class Routes:
         for urn, handler in (handlers or {}).items():
             self.add(urn, handler)
 
-    def add(self, urn: str, handler: Callable[..., Any]) -> None:
+    def add(self, urn: str, handler: Callable[..., Any], convert: Convert | None = None) -> None:
         """Route ``urn`` to ``handler``, in place of an earlier one.
 
         Raises:
             EnvelopeError: The URN is blank.
             TypeError: The handler cannot take a message.
         """
-        self._handlers[checked_urn(urn)] = resolve(handler, awaits=self._awaits)
+        resolved = resolve(handler, awaits=self._awaits)
+        self._handlers[checked_urn(urn)] = msgspec.structs.replace(resolved, convert=convert)
 
     def find(self, urn: str) -> Handler | None:
         """Return the handler for ``urn``, or the one for unknown URNs."""
@@ -137,6 +142,11 @@ def deliver(
         elif options.counts_deliveries and judged.attempts >= options.max_tries:
             times = f"{judged.attempts} times without a settlement"
             refusal = ExhaustedError(f"a message on {where} was delivered {times}")
+        elif handler.convert is not None:
+            try:
+                envelope = msgspec.structs.replace(judged, data=handler.convert(judged.data))
+            except PayloadError as error:
+                refusal = error
     if_failed = outcome_if_failed(envelope, refusal, options)
     return Delivery(destination, reservation, envelope, handler, refusal, if_failed)
 
@@ -145,7 +155,7 @@ def prepared(delivery: Delivery) -> Callable[[], Any]:
     """Return the call of a delivery's handler, with its arguments.
 
     Raises:
-        PoisonError, UnknownUrnError, ExhaustedError: Nothing is to run.
+        PoisonError, UnknownUrnError, ExhaustedError, PayloadError: Nothing is to run.
     """
     handler, envelope, reservation = delivery.handler, delivery.envelope, delivery.reservation
     if delivery.refusal is not None or handler is None or envelope is None:

@@ -8,7 +8,7 @@ from babelqueue_carrier.errors import message_of, qualified_name
 from babelqueue_redis import dead_letter
 from babelqueue_redis.core.retry import backoff
 from babelqueue_redis.envelope import Envelope, with_attempts
-from babelqueue_redis.errors import ExhaustedError, PoisonError, UnknownUrnError
+from babelqueue_redis.errors import ExhaustedError, PayloadError, PoisonError, UnknownUrnError
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.values import Delivery, Outcome
 from babelqueue_redis.verdict import INT64_MAX
@@ -51,7 +51,7 @@ def outcome_if_failed(
     exhausted = Outcome.DEAD_LETTERED if options.dead_letter_queue else Outcome.DROPPED
     if isinstance(refusal, UnknownUrnError) and options.unknown_urn != "fail":
         return _BY_STRATEGY.get(options.unknown_urn, exhausted)
-    if isinstance(refusal, ExhaustedError):
+    if isinstance(refusal, ExhaustedError | PayloadError):
         return exhausted
     if refusal is None and options.on_failure == "leave":
         return Outcome.LEFT

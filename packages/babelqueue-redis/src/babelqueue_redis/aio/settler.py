@@ -1,0 +1,81 @@
+"""How a delivery ends: what is reported, what is sent, what is said when it came too late."""
+
+from __future__ import annotations
+
+import logging
+
+from babelqueue_redis import entropy
+from babelqueue_redis.aio.driver import Driver
+from babelqueue_redis.aio.worker import Lane
+from babelqueue_redis.core.settlement import Settlement, settlement
+from babelqueue_redis.errors import SettlementError, TransportError
+from babelqueue_redis.layouts import Layout
+from babelqueue_redis.settings import ConsumerOptions
+from babelqueue_redis.values import Delivery, Outcome, Reservation, counts_as_failure
+
+logger = logging.getLogger("babelqueue_redis.consumer")
+
+
+class Settler:
+    """Settles the reservations of one consumer."""
+
+    def __init__(
+        self, options: ConsumerOptions, driver: Driver, layout: Layout, lane: Lane
+    ) -> None:
+        """Keep what it speaks through, and the lane that calls ``on_error``."""
+        self._options = options
+        self._driver = driver
+        self._layout = layout
+        self._lane = lane
+
+    async def end(self, delivery: Delivery, error: BaseException | None) -> Outcome:
+        """Report how handling ended, and settle."""
+        now_ms, draw = entropy.epoch_ms(), entropy.draw()
+        end = settlement(delivery, error, self._options, now_ms, draw)
+        try:
+            if error is not None and counts_as_failure(error):
+                await self._report(error, delivery)
+        finally:
+            outcome = await self.settle(delivery.reservation, end, delivery.message_id)
+        return outcome
+
+    async def settle(
+        self, reservation: Reservation, end: Settlement, message_id: str = ""
+    ) -> Outcome:
+        """Carry out what was decided about a reservation."""
+        command = self._layout.settle(reservation, end)
+        try:
+            if command is None or await self._driver.send(command):
+                return end.outcome
+        except TransportError as error:
+            msg = (
+                f"message {message_id} of queue {reservation.queue!r} is not confirmed to be "
+                f"{end.outcome}; it may come back after retry_after: {error}"
+            )
+            raise SettlementError(msg, message_id=message_id, outcome=end.outcome) from error
+        logger.warning(
+            "reservation expired: message %r of queue %r is not %s, nothing was touched; it is "
+            "delivered again. Handlers must be shorter than retry_after (%s s)",
+            message_id,
+            reservation.queue,
+            end.outcome,
+            self._options.retry_after,
+        )
+        return Outcome.EXPIRED
+
+    async def _report(self, error: BaseException, delivery: Delivery) -> None:
+        tell = self._options.on_error
+        if tell is None:
+            logger.warning(
+                "message %r of queue %r is %s: %s",
+                delivery.message_id or "(poison)",
+                delivery.destination.queue,
+                delivery.if_failed,
+                delivery.refusal or "its handler failed",
+                exc_info=None if delivery.refusal else error,
+            )
+            return
+        try:
+            await self._lane.call(tell, error, delivery.envelope, delivery.reservation.body)
+        except Exception:
+            logger.exception("on_error failed on queue %r", delivery.destination.queue)
