@@ -26,6 +26,7 @@ SMOKE = (
     "tests/otel",
     "tests/test_examples.py",
 )
+PARALLEL = ("-n", "4")  # most tests wait for something
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 
 
@@ -46,7 +47,7 @@ def demo(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """All tests, the public conformance suite included."""
     install(session, "tests")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *PARALLEL, *session.posargs)
 
 
 @nox.session
@@ -89,14 +90,14 @@ def wheels(session: nox.Session) -> None:
     session.run("pip", "uninstall", "-q", "-y", "build", "twine")
     built = [str(wheel) for wheel in sorted(target.glob("*.whl"))]
     session.install("-q", *built, *nox.project.dependency_groups(PROJECT, "tests"))
-    session.run("pytest", *session.posargs)
+    session.run("pytest", *PARALLEL, *session.posargs)
 
 
 @nox.session(python=PYTHONS)
 def smoke(session: nox.Session) -> None:
     """The wire, the spans and the demo on one Python: ``nox -s smoke-3.13``."""
     install(session, "tests")
-    session.run("pytest", "-q", *SMOKE)
+    session.run("pytest", "-q", *PARALLEL, *SMOKE)
 
 
 @nox.session
@@ -110,7 +111,9 @@ def redis62(session: nox.Session) -> None:
         silent=True,
     )
     path = os.pathsep.join((str(Path(str(folder).strip(), "bin")), os.environ["PATH"]))
-    session.run("pytest", "-q", "tests/contract", "tests/conformance", env={"PATH": path})
+    session.run(
+        "pytest", "-q", *PARALLEL, "tests/contract", "tests/conformance", env={"PATH": path}
+    )
 
 
 @nox.session
@@ -130,7 +133,7 @@ def lowest(session: nox.Session) -> None:
         "opentelemetry-distro==0.60b0",
         "redis==5.2.0",
     )
-    session.run("pytest", "-q", "tests/unit", "tests/contract", "tests/otel")
+    session.run("pytest", "-q", *PARALLEL, "tests/unit", "tests/contract", "tests/otel")
 
 
 @nox.session

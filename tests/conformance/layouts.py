@@ -6,6 +6,8 @@ import json
 import math
 import re
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import redis
@@ -17,10 +19,10 @@ from babelqueue_redis.dead_letter import record
 from babelqueue_redis.envelope import with_attempts
 from babelqueue_redis.errors import PoisonError
 from babelqueue_redis.layouts import LegacyLayout, ZsetLayout
-from babelqueue_redis.sync.driver import Driver
 from babelqueue_redis.values import Outcome, Reservation
 from babelqueue_redis.verdict import decode, verdict
 from tests.support.server import Client, shared_url
+from tests.support.shells import Shell
 
 INFINITE = {"+inf": math.inf}
 
@@ -30,36 +32,47 @@ def connect() -> Client:
     return redis.Redis.from_url(shared_url())
 
 
-def round_trip(body: bytes) -> tuple[bytes, bytes]:
+def round_trip(body: bytes, kind: str) -> tuple[bytes, bytes]:
     """Publish a body and reserve it; return what stood in Redis and what came back."""
     client = connect()
     queue = f"bq-conformance-{uuid.uuid4().hex}"
     layout = LegacyLayout(queue, 90)
-    driver = Driver(client)
-    driver.send(layout.publish([(body, {})]))
-    stored = client.lindex(queue, 0)
-    taken = driver.run(layout.reserve(entropy.new_token()))
-    assert taken is not None
-    acked = layout.settle(taken, ACK)
-    assert acked is not None
-    assert driver.send(acked)
+    with driver_of(kind) as driver:
+        driver.send(layout.publish([(body, {})]))
+        stored = client.lindex(queue, 0)
+        taken = driver.run(layout.reserve(entropy.new_token()))
+        assert taken is not None
+        acked = layout.settle(taken, ACK)
+        assert acked is not None
+        assert driver.send(acked)
     assert not client.keys(f"{queue}*")
     return stored, taken.body
 
 
-def play(content: dict[str, Any]) -> None:
+@contextmanager
+def driver_of(kind: str) -> Iterator[Any]:
+    """Give a driver of one of the shells."""
+    shell = Shell(kind)
+    try:
+        yield shell.make("driver", shared_url())
+    finally:
+        shell.end()
+
+
+def play(content: dict[str, Any], kind: str) -> None:
     """Set the state up, do the steps, compare after each, and clean up."""
     if "steps" not in content:
         check_names(content)
         return
     kinds: dict[str, type[Player]] = {"legacy": LegacyPlayer, "zset": ZsetPlayer}
-    player = kinds[content["layout"]](content)
-    try:
-        player.set_state(content["state"])
-        for step in content["steps"]:
-            player.do(step)
-    finally:
-        player.clean()
+    with driver_of(kind) as driver:
+        player = kinds[content["layout"]](content, driver)
+        try:
+            player.set_state(content["state"])
+            for step in content["steps"]:
+                player.do(step)
+        finally:
+            player.clean()
 
 
 def check_names(content: dict[str, Any]) -> None:
@@ -74,9 +87,9 @@ class Player:
 
     layout: LegacyLayout | ZsetLayout
 
-    def __init__(self, content: dict[str, Any]) -> None:
+    def __init__(self, content: dict[str, Any], driver: Any) -> None:
         self.client = connect()
-        self.driver = Driver(self.client)
+        self.driver = driver
         self.queue = f"bq-conformance-{uuid.uuid4().hex}-{content['queue']}"
         self.retry_after = content.get("retry_after")
         self.batch = content.get("migration_batch_size", -1)
@@ -155,8 +168,8 @@ class Player:
 class LegacyPlayer(Player):
     """Plays one case of the legacy layout."""
 
-    def __init__(self, content: dict[str, Any]) -> None:
-        super().__init__(content)
+    def __init__(self, content: dict[str, Any], driver: Any) -> None:
+        super().__init__(content, driver)
         self.layout: LegacyLayout = LegacyLayout(self.queue, self.retry_after, self.batch)
         self.ready, self.processing = self.queue, f"{self.queue}:processing"
         self.deadlines = f"{self.queue}:processing:deadlines"
@@ -212,8 +225,8 @@ class LegacyPlayer(Player):
 class ZsetPlayer(Player):
     """Plays one case of the zset layout."""
 
-    def __init__(self, content: dict[str, Any]) -> None:
-        super().__init__(content)
+    def __init__(self, content: dict[str, Any], driver: Any) -> None:
+        super().__init__(content, driver)
         self.layout: ZsetLayout = ZsetLayout(self.queue, "queues:", self.retry_after, self.batch)
 
     def set_state(self, state: dict[str, Any]) -> None:

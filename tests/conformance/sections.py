@@ -50,12 +50,12 @@ def check_cases(case: Case) -> None:
         assert block[key] == value
 
 
-def check_redis(case: Case) -> None:
+def check_redis(case: Case, shell: str) -> None:
     """The element in Redis is the envelope, byte for byte, before and after a reserve."""
     from tests.conformance.layouts import round_trip  # noqa: PLC0415 - needs a Redis
 
     body = fixture(case.content["envelope_file"])
-    assert round_trip(body) == (body, body)
+    assert round_trip(body, shell) == (body, body)
 
 
 def check_roundtrip(case: Case) -> None:
@@ -205,11 +205,27 @@ def check_traceparent(case: Case) -> None:
         assert found.span_id == parent_span_id_of(content["trace_id"])
 
 
-def check_redis_layout(case: Case) -> None:
+def check_redis_layout(case: Case, shell: str) -> None:
     """The keys, the scores and the gates of both layouts, on a real Redis."""
     from tests.conformance.layouts import play  # noqa: PLC0415 - needs a Redis
 
-    play(case.content)
+    play(case.content, shell)
+
+
+def check_idempotency(case: Case, shell: str) -> None:
+    """A handler runs once for each id, on a store in a real Redis."""
+    from tests.conformance.idempotency import replay  # noqa: PLC0415 - needs a Redis
+
+    content = case.content
+    if "deliveries" in content:
+        replay(content, shell)
+    else:
+        assert content["key_field"] == "meta.id"
+        found = verdict.decode(fixture(content["envelope_file"]))
+        assert found.meta.id == content["expected_key"]
+        effects = [{"expect_effect": "run", "outcome": "ok"}, {"expect_effect": "skip"}]
+        deliveries = [{"meta_id": found.meta.id, **effect} for effect in effects]
+        replay({"deliveries": deliveries, "expected_effects": 1}, shell)
 
 
 def check_redis_delay(case: Case) -> None:
@@ -282,7 +298,6 @@ def check_identity_verdict(case: Case) -> None:
 
 CHECKS: dict[str, Callable[[Case], None]] = {
     "cases": check_cases,
-    "redis": check_redis,
     "roundtrip": check_roundtrip,
     "data_shape": check_data_shape,
     "forbidden_keys": check_forbidden_keys,
@@ -291,12 +306,18 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "trim": check_trim,
     "job_type": check_job_type,
     "traceparent": check_traceparent,
-    "redis_layout": check_redis_layout,
     "redis_delay": check_redis_delay,
     "retry_backoff": check_retry_backoff,
     "poison_dlq": check_poison_dlq,
     "identity_verdict": check_identity_verdict,
 }
+
+SHELL_CHECKS: dict[str, Callable[[Case, str], None]] = {
+    "redis": check_redis,
+    "redis_layout": check_redis_layout,
+    "idempotency": check_idempotency,
+}
+"""Those that go to Redis, through the shell of the name they are given."""
 
 CORE: dict[str, Any] = {
     "queue": "orders",

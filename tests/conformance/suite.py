@@ -29,7 +29,7 @@ class SuiteUnavailableError(RuntimeError):
     """The suite could not be downloaded."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """One case: its section, its id in the suite's own scheme, and its content."""
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from babelqueue_redis.aio.consumer import AsyncRedisConsumer
 from babelqueue_redis.aio.publisher import AsyncRedisPublisher
+from babelqueue_redis.aio.seen_store import AsyncRedisSeenStore
 from babelqueue_redis.envelope import Envelope, Meta
 from babelqueue_redis.errors import (
     BabelQueueError,
@@ -36,13 +37,16 @@ from babelqueue_redis.errors import (
     TransportError,
     UnknownUrnError,
 )
+from babelqueue_redis.idempotency import idempotent
 from babelqueue_redis.sync.consumer import RedisConsumer
 from babelqueue_redis.sync.publisher import RedisPublisher
+from babelqueue_redis.sync.seen_store import RedisSeenStore
 from babelqueue_redis.values import Delivery, Outcome, Publication, Reservation
 
 __all__ = [
     "AsyncRedisConsumer",
     "AsyncRedisPublisher",
+    "AsyncRedisSeenStore",
     "BabelQueueError",
     "CommandRefusedError",
     "ConfigurationError",
@@ -60,8 +64,10 @@ __all__ = [
     "PublishError",
     "RedisConsumer",
     "RedisPublisher",
+    "RedisSeenStore",
     "Reservation",
     "SettlementError",
     "TransportError",
     "UnknownUrnError",
+    "idempotent",
 ]

@@ -1,0 +1,57 @@
+"""Which messages were handled already, kept in Redis."""
+
+from __future__ import annotations
+
+import math
+
+from babelqueue_redis.aio.driver import Client, Driver
+from babelqueue_redis.core.command import Command
+from babelqueue_redis.settings import check_timeout
+
+
+class AsyncRedisSeenStore:
+    """Remembers message ids for :func:`~babelqueue_redis.idempotency.idempotent`.
+
+    Each id is a key of its own, ``<key_prefix><id>``, that expires.
+
+    Args:
+        client: A ``redis.Redis``, whose connection settings are used, or a URL.
+        key_prefix: What the keys begin with. Services that handle the same messages, each for
+            itself, need one each.
+        ttl: Seconds an id is remembered for, at least 1; a redelivery after that runs again.
+
+    Raises:
+        ConfigurationError: One of those cannot work.
+    """
+
+    def __init__(
+        self, client: Client, *, key_prefix: str = "babelqueue:seen:", ttl: float = 7 * 86_400
+    ) -> None:
+        """Check the options; nothing is sent yet."""
+        self._driver = Driver(client)
+        self._key_prefix = key_prefix
+        self._ttl = math.ceil(check_timeout(ttl, "ttl", 1))
+
+    async def seen(self, message_id: str) -> bool:
+        """Tell whether the message was handled.
+
+        Raises:
+            TransportError: Redis did not answer, or refused. So for the other methods.
+        """
+        return await self._driver.send(Command("EXISTS", (self._key(message_id),), (), bool))
+
+    async def remember(self, message_id: str) -> None:
+        """Note that the message was handled."""
+        command = Command("SET", (self._key(message_id),), ("1", "EX", self._ttl), bool)
+        await self._driver.send(command)
+
+    async def forget(self, message_id: str) -> None:
+        """Let the message run again, as a replay on purpose does."""
+        await self._driver.send(Command("DEL", (self._key(message_id),), (), bool))
+
+    async def close(self) -> None:
+        """Close the calling thread's connection; a later call opens a new one."""
+        await self._driver.close()
+
+    def _key(self, message_id: str) -> str:
+        return f"{self._key_prefix}{message_id}"

@@ -1,0 +1,214 @@
+"""Handlers that ask for a type get it, or the message is a dead letter."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import json
+import logging
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import attrs
+import msgspec
+import pydantic
+import pytest
+
+from babelqueue_redis import ConfigurationError, Outcome, PayloadError, RedisConsumer
+from babelqueue_redis.core.payloads import converter
+from tests.support.shells import Shell
+from tests.support.store import Store
+
+
+@pytest.fixture(params=["legacy", "zset"])
+def layout(request: pytest.FixtureRequest) -> str:
+    """Both layouts."""
+    return str(request.param)
+
+
+@pytest.fixture(params=["sync", "aio"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Both shells."""
+    return str(request.param)
+
+
+Make = Callable[..., RedisConsumer]
+
+
+class Colour(enum.Enum):
+    """A value that is one of a few."""
+
+    RED = "red"
+
+
+class Struct(msgspec.Struct):
+    """Of msgspec."""
+
+    order_id: int
+    at: dt.datetime | None = None
+    colour: Colour = Colour.RED
+    names: dict[int, str] = {}
+
+
+@dataclasses.dataclass
+class Dataclass:
+    """Of the standard library."""
+
+    order_id: int
+    names: dict[int, str] = dataclasses.field(default_factory=dict)
+
+
+class Typed(TypedDict):
+    """A mapping with known keys."""
+
+    order_id: int
+
+
+@attrs.define
+class Attrs:
+    """Of attrs."""
+
+    order_id: int
+
+
+class Model(pydantic.BaseModel):
+    """Of pydantic."""
+
+    order_id: int
+    colour: Colour = Colour.RED
+    lines: list[int] = []
+
+
+@pytest.mark.parametrize("payload", [Struct, Dataclass, Typed, Attrs, Model, dict[str, int]])
+def test_a_handler_gets_the_type_it_asked_for(
+    publisher: Any, consumer_of: Make, payload: Any
+) -> None:
+    """Whatever library made the type."""
+    consumer = consumer_of()
+    seen: list[Any] = []
+
+    @consumer.handler("urn:a", payload=payload)
+    def handle(envelope: Any) -> None:
+        seen.append(envelope.data)
+
+    publisher.publish("urn:a", {"order_id": 7})
+    assert consumer.poll(0) is Outcome.ACKED
+    (data,) = seen
+    if isinstance(data, dict):
+        assert data == {"order_id": 7}
+    else:
+        assert type(data) is payload
+        assert data.order_id == 7
+
+
+def test_values_take_the_forms_of_json(publisher: Any, consumer_of: Make) -> None:
+    """What the publisher wrote as text and as keys of text is read back from it."""
+    consumer = consumer_of()
+    seen: list[Struct] = []
+    at = dt.datetime(2026, 1, 2, tzinfo=dt.timezone.utc)
+    consumer.handler("urn:a", payload=Struct)(lambda envelope: seen.append(envelope.data))
+    publisher.publish(
+        "urn:a", {"order_id": 2**60, "at": at, "colour": Colour.RED, "names": {1: "x"}}
+    )
+    assert consumer.poll(0) is Outcome.ACKED
+    assert seen == [Struct(2**60, at, Colour.RED, {1: "x"})]
+
+
+MISFITS = [
+    (Struct, {"order_id": "secret"}, "Expected `int`, got `str` - at `data.order_id`"),
+    (Struct, {}, "Object missing required field `order_id`"),
+    (Struct, {"order_id": 1, "colour": "secret"}, "Invalid enum value - at `data.colour`"),
+    (Model, {"order_id": "secret"}, "unable to parse string as an integer - at `data.order_id`"),
+    (Model, {"order_id": 1, "lines": [0, "secret"]}, "at `data.lines[1]`"),
+]
+
+
+@pytest.mark.parametrize(("payload", "data", "says"), MISFITS, ids=range(len(MISFITS)))
+def test_data_that_does_not_fit_is_dead_lettered_at_once(
+    publisher: Any,
+    consumer_of: Make,
+    store: Store,
+    caplog: pytest.LogCaptureFixture,
+    payload: Any,
+    data: Any,
+    says: str,
+) -> None:
+    """With the path and the reason, without a run, a retry, or a word of the payload."""
+    told: list[BaseException] = []
+    runs: list[Any] = []
+    consumer = consumer_of(on_error=lambda error, *_: told.append(error), max_tries=5)
+    consumer.handler("urn:a", payload=payload)(runs.append)
+    message_id = publisher.publish("urn:a", data)
+    with caplog.at_level(logging.DEBUG):
+        assert consumer.poll(0) is Outcome.DEAD_LETTERED
+    (dead,) = map(json.loads, store.dead())
+    block = dead["dead_letter"]
+    assert dead["meta"]["id"] == message_id
+    assert dead["data"] == data
+    assert block["reason"] == "failed"
+    assert block["exception"] == "babelqueue_redis.errors.PayloadError"
+    assert block["attempts"] == dead["attempts"] == 1
+    assert says in block["error"]
+    assert "secret" not in block["error"] + caplog.text
+    assert isinstance(told[0], PayloadError)
+    assert told[0].__cause__ is None
+    assert runs == []
+    assert store.counts() == {"dead": 1}
+
+
+def test_a_misfit_of_one_urn_leaves_the_others_alone(publisher: Any, consumer_of: Make) -> None:
+    """The next message is handled."""
+    consumer = consumer_of({"urn:b": lambda envelope: None})
+    consumer.handler("urn:a", payload=Struct)(lambda envelope: None)
+    publisher.publish("urn:a", {"order_id": None})
+    publisher.publish("urn:b", {"order_id": None})
+    assert consumer.poll(0) is Outcome.DEAD_LETTERED
+    assert consumer.poll(0) is Outcome.ACKED
+
+
+@pytest.mark.parametrize("payload", [5, "Struct", lambda: None, int | Struct | Dataclass])
+def test_a_payload_that_is_no_type_is_refused_at_once(consumer_of: Make, payload: Any) -> None:
+    """When the handler is registered, not when a message comes."""
+    with pytest.raises(ConfigurationError, match="payload="):
+        consumer_of().handler("urn:a", payload=payload)
+
+
+class Strict(msgspec.Struct):
+    """Has a check of its own."""
+
+    order_id: int
+
+    def __post_init__(self) -> None:
+        """Refuse, in a way that msgspec does not expect."""
+        raise RuntimeError(self.order_id)
+
+
+def test_whatever_a_types_own_check_raises_is_a_misfit() -> None:
+    """The consumer goes on."""
+    with pytest.raises(PayloadError):
+        converter(Strict)({"order_id": 1})
+
+
+def test_a_nesting_too_deep_for_the_type_is_a_misfit() -> None:
+    """Not a crash."""
+
+    class Node(msgspec.Struct):
+        next: Node | None = None
+
+    globals()["Node"] = Node
+    data: dict[str, Any] = {}
+    for _ in range(5000):
+        data = {"next": data}
+    with pytest.raises(PayloadError):
+        converter(Node)(data)
+
+
+def test_shells_agree_on_what_a_handler_decorator_returns(shell: Shell, redis_url: str) -> None:
+    """The function itself."""
+
+    def handle(envelope: Any) -> None:
+        """Do nothing."""
+
+    consumer = shell.make("consumer", redis_url, "q")
+    assert consumer.handler("urn:a", Struct)(handle) is handle
