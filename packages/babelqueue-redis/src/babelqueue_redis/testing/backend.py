@@ -1,0 +1,154 @@
+"""What stands in for Redis: a layout whose commands act by themselves, drivers that let them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from babelqueue_redis.core.command import Command, Op
+from babelqueue_redis.core.settlement import Settlement
+from babelqueue_redis.layouts.protocol import Message
+from babelqueue_redis.settings import QueueOptions
+from babelqueue_redis.testing.queues import MemoryMessage, MemoryQueue
+from babelqueue_redis.values import Outcome, Reservation
+
+T = TypeVar("T")
+_BREATH = 0.001
+
+
+class MemoryLayout:
+    """A :class:`~babelqueue_redis.layouts.Layout` whose commands act when they are parsed."""
+
+    def __init__(
+        self, queues: Mapping[str, MemoryQueue], lock: threading.Lock, options: QueueOptions
+    ) -> None:
+        self._queues = queues
+        self._lock = lock
+        self._queue = options.queue
+        self._keeps_headers = options.layout != "zset"
+
+    def publish(self, messages: Sequence[Message], due: int | None = None) -> Command[None]:
+        """Append messages, those with a ``due`` behind the others."""
+
+        def act() -> None:
+            queue = self._queues[self._queue]
+            for body, headers in messages:
+                message = MemoryMessage(body, headers if self._keeps_headers else {}, due or 0)
+                queue.published.append(message)
+                queue.append(message)
+
+        return self._command(act)
+
+    def reserve(self, token: str, now: float | None = None) -> Op[Reservation | None]:
+        """Take the first message."""
+        del now
+
+        def act() -> Reservation | None:
+            queue = self._queues[self._queue]
+            if not queue.waiting:
+                return None
+            message = queue.reserved[token] = queue.waiting.pop(0)
+            return Reservation(self._queue, message.body, message.headers, token, message.body)
+
+        (taken,) = yield (self._command(act),)
+        return taken  # type: ignore[no-any-return]  # what ``act`` returned
+
+    def settle(
+        self, reservation: Reservation, settlement: Settlement, now: float | None = None
+    ) -> Command[bool] | None:
+        """Take the reservation away, and put back what replaces its message."""
+        del now
+
+        def act() -> bool:
+            message = self._queues[self._queue].reserved.pop(reservation.token, None)
+            if message is not None and settlement.outcome in _WRITES:
+                body = settlement.body or message.body
+                target = settlement.dead_letter_queue or self._queue
+                due = 1 if settlement.delay else 0
+                self._queues[target].append(MemoryMessage(body, message.headers, due))
+            return message is not None
+
+        return None if settlement.outcome is Outcome.LEFT else self._command(act)
+
+    def wait(self, seconds: float, idle: int) -> Command[float]:
+        """Let the clock run ahead."""
+        del idle
+        return self._command(lambda: seconds)
+
+    def _command(self, act: Callable[[], T]) -> Command[T]:
+        def parse(_: object) -> T:
+            with self._lock:
+                return act()
+
+        return Command("", (), (), parse)
+
+
+_WRITES = (Outcome.RETRIED, Outcome.RELEASED, Outcome.DEAD_LETTERED)
+
+
+class Driver:
+    """Does what commands say, at once; its clock runs ahead instead of waiting."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def monotonic(self) -> float:
+        """Return the time by its own clock."""
+        return time.monotonic() + self._ahead
+
+    def sleep(self, seconds: float) -> None:
+        """Let the clock run ahead."""
+        self._ahead += seconds
+        time.sleep(_BREATH)  # so that other threads run while a worker waits for them
+
+    def send(self, command: Command[T]) -> T:
+        """Do what a command says."""
+        return command.parse(None)
+
+    def run(self, op: Op[T]) -> T:
+        """Do every command of ``op``."""
+        return _run(op)
+
+    def take(self, op: Op[T | None], _give_back: object) -> T | None:
+        """Do every command of ``op``; nothing interrupts it."""
+        return _run(op)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class AsyncDriver(Driver):
+    """The same for asyncio."""
+
+    async def sleep(self, seconds: float) -> None:  # type: ignore[override]
+        """Let the clock run ahead."""
+        self._ahead += seconds
+        await asyncio.sleep(_BREATH)
+
+    async def send(self, command: Command[T]) -> T:  # type: ignore[override]
+        """Do what a command says."""
+        return command.parse(None)
+
+    async def run(self, op: Op[T]) -> T:  # type: ignore[override]
+        """Do every command of ``op``."""
+        return _run(op)
+
+    async def take(self, op: Op[T | None], _give_back: object) -> T | None:  # type: ignore[override]
+        """Do every command of ``op``; nothing interrupts it."""
+        return _run(op)
+
+    async def close(self) -> None:  # type: ignore[override]
+        """There is nothing to close."""
+
+
+def _run(op: Op[T]) -> T:
+    try:
+        commands = next(op)
+        while True:
+            commands = op.send([command.parse(None) for command in commands])
+    except StopIteration as end:
+        result: T = end.value
+        return result
