@@ -6,17 +6,23 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import redis
+import redis.asyncio
 from typing_extensions import assert_type
 
 from babelqueue_carrier import extract, frame_value, headers_of, inject, unframe
 from babelqueue_redis import (
+    AsyncRedisConsumer,
+    AsyncRedisPublisher,
     Envelope,
     Outcome,
     PublishError,
     RedisConsumer,
     RedisPublisher,
+    RedisSeenStore,
     Reservation,
+    idempotent,
 )
+from babelqueue_redis.testing import MemoryMessage, call_handler, in_memory
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -41,6 +47,29 @@ assert_type(handler(Envelope("urn:a"), b"", {}), int)
 assert_type(consumer.reserve(), Reservation | None)
 assert_type(consumer.poll(0), Outcome | None)
 assert_type(consumer.run(lambda: True), int)
+
+
+async def asynchronous() -> None:
+    """The same names, awaited."""
+    sender = AsyncRedisPublisher(redis.asyncio.Redis(), "orders", layout="zset")
+    assert_type(await sender.publish("urn:a", {"n": 1}, delay=0.5), str)
+    assert_type(await sender.publish_many([("urn:a", {"n": 1})]), list[str])
+    worker = AsyncRedisConsumer("redis://127.0.0.1", "orders", layout="zset", retry_backoff=1)
+
+    @worker.handler("urn:a", payload=dict[str, int])
+    async def awaited(envelope: Envelope) -> None:
+        pass
+
+    assert_type(await worker.poll(0), Outcome | None)
+    with in_memory(sender, worker) as queues:
+        assert_type(await queues.drain(worker), list[Outcome])
+        assert_type(queues["orders"].assert_published("urn:a"), list[MemoryMessage])
+        await call_handler(worker, "urn:a", {})
+
+
+consumer.handler("urn:a")(idempotent(handler, RedisSeenStore("redis://127.0.0.1")))
+with in_memory(publisher, consumer) as queues:
+    assert_type(queues.drain(consumer), list[Outcome])
 
 assert_type(frame_value(b"", {"k": "v"}), bytes)
 assert_type(unframe(b""), tuple[bytes, dict[str, str]])
