@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -189,6 +192,39 @@ def test_failures_and_crashes_count_together(
     store.expire()
     assert consumer.poll(0) is Outcome.DEAD_LETTERED
     assert seen == [0, 2]
+
+
+WORKER = """
+import os, signal, sys
+from babelqueue_redis import RedisConsumer
+
+def handle(envelope):
+    print(envelope.attempts, flush=True)
+    if envelope.attempts == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise ValueError
+
+consumer = RedisConsumer(*sys.argv[1:], {"urn:a": handle}, layout="zset", on_error=lambda *_: None)
+while consumer.poll(0):
+    pass
+"""
+
+
+def test_a_handler_runs_max_tries_times_with_a_kill_in_between(
+    publisher: RedisPublisher, redis_url: str, queue: str, store: Store
+) -> None:
+    """And sees its count each time."""
+    publisher.publish("urn:a", {})
+    seen = []
+    for ends in (-signal.SIGKILL, 0):
+        command = [sys.executable, "-c", WORKER, redis_url, queue]
+        child = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        assert child.returncode == ends, child.stderr
+        seen += child.stdout.split()
+        store.expire()
+    assert seen == ["0", "1", "2"]
+    assert store.counts() == {"dead": 1}
+    assert json.loads(store.dead()[0])["attempts"] == 3
 
 
 def test_without_a_lease_reservations_of_others_are_left(client: Client, queue: str) -> None:
