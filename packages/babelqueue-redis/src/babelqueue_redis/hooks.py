@@ -24,7 +24,8 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from babelqueue_redis.core.publishing import rechecked
-from babelqueue_redis.values import Delivery, Publication
+from babelqueue_redis.steps import Receiving, Serving, Settling
+from babelqueue_redis.values import Delivery, Outcome, Publication
 
 T = TypeVar("T")
 
@@ -34,7 +35,14 @@ _registered: tuple[Hook, ...] = ()
 
 
 class Hook:
-    """Base class of hooks; every step does nothing."""
+    """Base class of hooks; every step does nothing.
+
+    Attributes:
+        shows_traffic: Whether the worker's own commands go through ``redis.Redis.execute_command``
+            where somebody wrapped it, as a publish does: then they are seen, one by one.
+    """
+
+    shows_traffic = False
 
     def publishing(self, publication: Publication) -> AbstractContextManager[Publication]:
         """Enclose one publish.
@@ -57,6 +65,18 @@ class Hook:
         ``UnknownUrnError``.
         """
         return nullcontext(delivery)
+
+    def settling(self, settling: Settling) -> AbstractContextManager[object]:
+        """Enclose the command that ends a reservation, after the handling."""
+        return nullcontext(settling)
+
+    def receiving(self, receiving: Receiving) -> AbstractContextManager[object]:
+        """Enclose a ``reserve()`` that the program called; ``poll()`` and ``run()`` make none."""
+        return nullcontext(receiving)
+
+    def serving(self, serving: Serving) -> AbstractContextManager[object]:
+        """Enclose a ``run()``, from before its first message until after its last."""
+        return nullcontext(serving)
 
 
 def register(hook: Hook) -> None:
@@ -87,6 +107,28 @@ def publishing_many(
 def processing(delivery: Delivery) -> AbstractContextManager[object]:
     """Enter every hook around the handling of a delivery."""
     return _Entered("processing", delivery) if _registered else nullcontext(delivery)
+
+
+def settling(settling: Settling) -> AbstractContextManager[object]:
+    """Enter every hook around a settlement that sends something."""
+    if _registered and settling.intended is not Outcome.LEFT:
+        return _Entered("settling", settling)
+    return nullcontext(settling)
+
+
+def receiving(receiving: Receiving) -> AbstractContextManager[object]:
+    """Enter every hook around a program's ``reserve()``."""
+    return _Entered("receiving", receiving) if _registered else nullcontext(receiving)
+
+
+def serving(serving: Serving) -> AbstractContextManager[object]:
+    """Enter every hook around a ``run()``."""
+    return _Entered("serving", serving) if _registered else nullcontext(serving)
+
+
+def traffic_is_shown() -> bool:
+    """Tell whether a hook wants the worker's own commands to be seen."""
+    return bool(_registered) and any(hook.shows_traffic for hook in _registered)
 
 
 class _Entered(Generic[T]):
@@ -135,7 +177,7 @@ class _Entered(Generic[T]):
 
     def _take(self, hook: Hook, value: Any) -> None:  # noqa: ANN401 - whatever the hook gave
         """Go on with a hook's changed publications, if they can be published."""
-        if self._step == "processing" or value is None or value is self._value:
+        if not self._step.startswith("publishing") or value is None or value is self._value:
             return
         many = isinstance(self._value, tuple)
         try:

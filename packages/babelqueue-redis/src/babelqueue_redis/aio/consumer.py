@@ -19,6 +19,7 @@ from babelqueue_redis.errors import ConfigurationError, SettlementError
 from babelqueue_redis.layouts import layout_of
 from babelqueue_redis.redis_py import LONGEST_BLOCK
 from babelqueue_redis.settings import ConsumerOptions, check_timeout
+from babelqueue_redis.steps import Receiving
 from babelqueue_redis.values import Destination, Outcome, Reservation
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
@@ -100,7 +101,9 @@ class AsyncRedisConsumer:
         self._destination = Destination(
             self._options.queue, layout, self._driver.address, self._driver.port
         )
-        self._settler = Settler(self._options, self._driver, self._layout, self._lane)
+        self._settler = Settler(
+            self._options, self._driver, self._layout, self._lane, self._destination
+        )
         self._worker = Worker(self._options, self._driver, self._lane)
 
     async def __aenter__(self) -> AsyncRedisConsumer:
@@ -152,7 +155,10 @@ class AsyncRedisConsumer:
         Raises:
             TransportError: Redis did not answer, or refused.
         """
-        return await self._reserve(timeout, bool)
+        step = Receiving(self._destination)
+        with hooks.receiving(step):
+            step.reservation = await self._reserve(timeout, bool)
+        return step.reservation
 
     async def handle(self, reservation: Reservation) -> Outcome:
         """Route a reserved message to its handler, run it, and settle the reservation.

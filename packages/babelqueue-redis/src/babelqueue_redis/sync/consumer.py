@@ -16,6 +16,7 @@ from babelqueue_redis.errors import ConfigurationError, SettlementError
 from babelqueue_redis.layouts import layout_of
 from babelqueue_redis.redis_py import LONGEST_BLOCK
 from babelqueue_redis.settings import ConsumerOptions, check_timeout
+from babelqueue_redis.steps import Receiving
 from babelqueue_redis.sync.driver import Client, Driver
 from babelqueue_redis.sync.settler import Settler
 from babelqueue_redis.sync.worker import Lane, Worker
@@ -100,7 +101,9 @@ class RedisConsumer:
         self._destination = Destination(
             self._options.queue, layout, self._driver.address, self._driver.port
         )
-        self._settler = Settler(self._options, self._driver, self._layout, self._lane)
+        self._settler = Settler(
+            self._options, self._driver, self._layout, self._lane, self._destination
+        )
         self._worker = Worker(self._options, self._driver, self._lane)
 
     def __enter__(self) -> RedisConsumer:
@@ -152,7 +155,10 @@ class RedisConsumer:
         Raises:
             TransportError: Redis did not answer, or refused.
         """
-        return self._reserve(timeout, bool)
+        step = Receiving(self._destination)
+        with hooks.receiving(step):
+            step.reservation = self._reserve(timeout, bool)
+        return step.reservation
 
     def handle(self, reservation: Reservation) -> Outcome:
         """Route a reserved message to its handler, run it, and settle the reservation.

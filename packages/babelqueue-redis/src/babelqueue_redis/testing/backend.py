@@ -92,6 +92,9 @@ _WRITES = (Outcome.RETRIED, Outcome.RELEASED, Outcome.DEAD_LETTERED)
 class Driver:
     """Does what commands say, at once; its clock runs ahead instead of waiting."""
 
+    address = "memory"
+    port = None
+
     def __init__(self) -> None:
         self._ahead = 0.0
 
