@@ -25,7 +25,8 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("here")
 
 OWNED = re.compile(
-    r"(queues:)?bq-test-[0-9a-f]{32}(\.dlq)?(:processing(:deadlines)?|:delayed|:reserved|:notify)?"
+    r"(queues:)?bq-test-[0-9a-f]{32}(\.dlq)?"
+    r"(:processing(:deadlines)?|:recoveries|:delayed|:reserved|:notify)?"
 )
 """The keys that a queue may leave behind."""
 

@@ -68,9 +68,10 @@ class UnknownUrnError(BabelQueueError, LookupError):
 
 
 class ExhaustedError(BabelQueueError):
-    """A message was delivered ``max_tries`` times, and never settled: its workers died, say.
+    """A message came back too often without a settlement: its workers died, say.
 
-    Only the zset layout counts deliveries. Consumers dead-letter the message without a run.
+    The zset layout counts deliveries, against ``max_tries``; the legacy one recoveries, against
+    ``max_recoveries``. Consumers dead-letter the message without a run.
     """
 
     reason = "failed"

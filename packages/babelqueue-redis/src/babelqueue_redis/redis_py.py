@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NoReturn, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
 
 from babelqueue_redis.core.command import Command, ErrorReply
 from babelqueue_redis.errors import CommandRefusedError, ConfigurationError, ConnectionLostError
-from babelqueue_redis.settings import check_timeout, check_url
+from babelqueue_redis.settings import ConsumerOptions, check_timeout
 
 T = TypeVar("T")
 
@@ -82,6 +84,29 @@ def client_of(client: Any, kind: Any) -> Any:  # noqa: ANN401 - a client of that
         msg = f"client must be a {wanted} or a Redis URL, not {got}"
         raise ConfigurationError(msg)
     return client
+
+
+def check_url(url: str) -> None:
+    """Refuse a Redis URL that cannot be read, or that carries options of ours.
+
+    redis-py would hand those to its sockets. The message never quotes the URL: it may hold a
+    password.
+
+    Raises:
+        ConfigurationError: It is one of those.
+    """
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        msg = "the Redis URL cannot be read: write special characters of a password as %XX"
+        raise ConfigurationError(msg) from None
+    ours = {field.name for field in dataclasses.fields(ConsumerOptions)}
+    misplaced = ours.intersection(parse_qs(parts.query))
+    if misplaced:
+        option = min(misplaced)
+        msg = f"{option} is no option of a Redis URL: pass it as a keyword, {option}=…"
+        raise ConfigurationError(msg)
 
 
 def result_of(command: Command[T], reply: Any) -> T:  # noqa: ANN401 - bytes, int, None, list, error

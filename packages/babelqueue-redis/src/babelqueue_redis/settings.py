@@ -9,7 +9,6 @@ import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any, NoReturn
-from urllib.parse import parse_qs, urlsplit
 
 from babelqueue_carrier.headers import ASCII_WHITESPACE, is_text
 from babelqueue_redis.errors import ConfigurationError
@@ -18,7 +17,14 @@ LAYOUTS = ("legacy", "zset")
 UNKNOWN_URN_STRATEGIES = ("fail", "delete", "release", "dead_letter")
 ON_FAILURE = ("release", "leave")
 JITTERS = ("none", "full")
-RESERVED_SUFFIXES = (":processing", ":processing:deadlines", ":delayed", ":reserved", ":notify")
+RESERVED_SUFFIXES = (
+    ":processing",
+    ":processing:deadlines",
+    ":delayed",
+    ":reserved",
+    ":notify",
+    ":recoveries",
+)
 MAX_SECONDS = 10 * 365 * 24 * 3600
 """A longer lease or delay is a mistake; ``None`` is the way to say "never"."""
 
@@ -92,6 +98,13 @@ class ConsumerOptions(QueueOptions):
             message; ``envelope`` is ``None`` for poison.
         on_failure: ``release`` gives a failed message back with ``attempts`` raised; ``leave``
             lets it wait for the sweep, ``attempts`` unchanged.
+        max_recoveries: How often a message may come back because its worker crashed, before it is
+            dead-lettered without a run; -1 is ``max_tries``, ``None`` is for ever. The zset layout
+            counts deliveries instead, against ``max_tries``.
+        heartbeat: Whether a reservation is extended while its message is handled.
+        handler_timeout: How long a handler may run before its reservation is not extended any
+            more; ``None`` is ``max_lease``.
+        max_lease: How long a reservation is extended at most.
         migration_batch_size: How many expired reservations one sweep moves at most; -1 is all.
         shutdown_timeout: How long a handler may go on after SIGTERM or SIGINT.
         prefetch: How many messages one trip reserves: 1, and so is ``auto`` for now.
@@ -111,6 +124,10 @@ class ConsumerOptions(QueueOptions):
     on_unknown_urn: Callable[..., Any] | None = None
     on_error: Callable[..., Any] | None = None
     on_failure: str = "release"
+    max_recoveries: int | None = -1
+    heartbeat: bool = True
+    handler_timeout: float | None = None
+    max_lease: float = 3600
     migration_batch_size: int = -1
     shutdown_timeout: float = 30
     prefetch: int | str = "auto"
@@ -154,6 +171,9 @@ class ConsumerOptions(QueueOptions):
             raise ConfigurationError(msg)
         _number("block_timeout", self.block_timeout, -math.inf, MAX_SECONDS)
         _number("shutdown_timeout", self.shutdown_timeout, 0, math.inf)
+        if self.handler_timeout is not None:
+            _number("handler_timeout", self.handler_timeout, 0, MAX_SECONDS, "or None")
+        _number("max_lease", self.max_lease, 0, MAX_SECONDS)
         _number("retry_backoff", self.retry_backoff, 0, MAX_SECONDS)
         _number("retry_backoff_multiplier", self.retry_backoff_multiplier, 0, math.inf)
         _number("retry_backoff_max", self.retry_backoff_max, 0, MAX_SECONDS)
@@ -161,6 +181,10 @@ class ConsumerOptions(QueueOptions):
 
     def _check_counts(self) -> None:
         _integer("max_tries", self.max_tries, 1)
+        if self.max_recoveries == -1:
+            object.__setattr__(self, "max_recoveries", self.max_tries)
+        if self.max_recoveries is not None:
+            _integer("max_recoveries", self.max_recoveries, 1, "or None, or -1 for max_tries")
         if self.migration_batch_size != -1:
             _integer("migration_batch_size", self.migration_batch_size, 1, "or -1 for all")
         _one_of("prefetch", self.prefetch, ("auto", 1))
@@ -174,6 +198,7 @@ class ConsumerOptions(QueueOptions):
             "on_unknown_urn= takes a callable",
         )
         _one_of("on_failure", self.on_failure, ON_FAILURE)
+        _one_of("heartbeat", self.heartbeat, (True, False))
         _one_of("retry_jitter", self.retry_jitter, JITTERS)
         if self.on_error is not None and not callable(self.on_error):
             _refuse("on_error", self.on_error, "a callable")
@@ -213,29 +238,6 @@ def check_timeout(seconds: float, option: str = "timeout", low: float = -math.in
     """
     _number(option, seconds, low, MAX_SECONDS)
     return seconds
-
-
-def check_url(url: str) -> None:
-    """Refuse a Redis URL that cannot be read, or that carries options of ours.
-
-    redis-py would hand those to its sockets. The message never quotes the URL: it may hold a
-    password.
-
-    Raises:
-        ConfigurationError: It is one of those.
-    """
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        msg = "the Redis URL cannot be read: write special characters of a password as %XX"
-        raise ConfigurationError(msg) from None
-    ours = {field.name for field in dataclasses.fields(ConsumerOptions)}
-    misplaced = ours.intersection(parse_qs(parts.query))
-    if misplaced:
-        option = min(misplaced)
-        msg = f"{option} is no option of a Redis URL: pass it as a keyword, {option}=…"
-        raise ConfigurationError(msg)
 
 
 def _one_of(option: str, value: object, allowed: tuple[object, ...], hint: str = "") -> None:

@@ -99,6 +99,10 @@ class Publication(msgspec.Struct, frozen=True):
         return f"Publication({self.urn!r}, {self.message_id}, queue {self.destination.queue!r})"
 
 
+LOST = "lost"
+"""The note on a reservation that is somebody else's by now."""
+
+
 class Reservation(msgspec.Struct, frozen=True):
     """A message taken from a queue and not settled yet.
 
@@ -109,6 +113,8 @@ class Reservation(msgspec.Struct, frozen=True):
         token: The reservation's own 32 hex digits.
         stored: The bytes as they stand in Redis: the handle that settles the reservation.
         poison: Why the layout already knows that this is no envelope, or ``None``.
+        recoveries: How often it came back because its worker did not settle it; always 0 in the
+            zset layout, which counts that as attempts.
         notes: Where a hook leaves what its later steps with this message need.
     """
 
@@ -118,7 +124,13 @@ class Reservation(msgspec.Struct, frozen=True):
     token: str
     stored: bytes
     poison: str | None = None
+    recoveries: int = 0
     notes: dict[object, Any] = {}  # msgspec gives each its own
+
+    @property
+    def lost(self) -> bool:
+        """Whether the heartbeat found that it had run out: somebody else has the message."""
+        return LOST in self.notes
 
     def __repr__(self) -> str:
         """Leave the payload and the headers out."""
@@ -148,6 +160,11 @@ class Delivery(msgspec.Struct, frozen=True):
     def headers(self) -> Mapping[str, str]:
         """The delivered headers, ``{}`` for a bare message."""
         return self.reservation.headers
+
+    @property
+    def lost(self) -> bool:
+        """Whether the reservation ran out while it is handled; see the heartbeat."""
+        return self.reservation.lost
 
     @property
     def message_id(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from babelqueue_redis import entropy, hooks
 from babelqueue_redis.aio.driver import Client, Driver
+from babelqueue_redis.aio.heartbeat import Heartbeat
 from babelqueue_redis.aio.settler import Settler
 from babelqueue_redis.aio.worker import Lane, Worker
 from babelqueue_redis.core.command import Command
@@ -31,7 +32,7 @@ class AsyncRedisConsumer:
     """Consumes one queue and routes its messages to handlers by URN.
 
     Delivery is at least once: a message is gone only after its handler returned. Make handlers
-    idempotent, and keep them shorter than ``retry_after``.
+    idempotent. While one runs, a heartbeat extends its message's reservation.
 
     Args:
         client: A ``redis.Redis``, whose connection settings are used, or a URL.
@@ -63,6 +64,10 @@ class AsyncRedisConsumer:
         on_unknown_urn: Callable[..., Any] | None = None,
         on_error: Callable[..., Any] | None = None,
         on_failure: str = "release",
+        max_recoveries: int | None = -1,
+        heartbeat: bool = True,
+        handler_timeout: float | None = None,
+        max_lease: float = 3600,
         migration_batch_size: int = -1,
         shutdown_timeout: float = 30,
         prefetch: int | str = "auto",
@@ -85,6 +90,10 @@ class AsyncRedisConsumer:
             on_unknown_urn=on_unknown_urn,
             on_error=on_error,
             on_failure=on_failure,
+            max_recoveries=max_recoveries,
+            heartbeat=heartbeat,
+            handler_timeout=handler_timeout,
+            max_lease=max_lease,
             migration_batch_size=migration_batch_size,
             shutdown_timeout=shutdown_timeout,
             prefetch=prefetch,
@@ -94,17 +103,7 @@ class AsyncRedisConsumer:
             retry_backoff_max=retry_backoff_max,
             retry_jitter=retry_jitter,
         )
-        self._lane = Lane()
-        self._routes = Routes(handlers, on_unknown_urn, awaits=self._lane.awaits)
-        self._driver = Driver(client, blocks=True)
-        self._layout = layout_of(self._options)
-        self._destination = Destination(
-            self._options.queue, layout, self._driver.address, self._driver.port
-        )
-        self._settler = Settler(
-            self._options, self._driver, self._layout, self._lane, self._destination
-        )
-        self._worker = Worker(self._options, self._driver, self._lane)
+        self._assemble(client, handlers)
 
     async def __aenter__(self) -> AsyncRedisConsumer:
         """Return the consumer; leaving the block closes it."""
@@ -178,21 +177,8 @@ class AsyncRedisConsumer:
         if reservation.queue != self._destination.queue:
             msg = f"{reservation!r} cannot be handled by a consumer of {self._destination.queue!r}"
             raise ConfigurationError(msg)
-        delivery = deliver(reservation, self._destination, self._routes, self._options)
-        done = False
-        try:
-            with hooks.processing(delivery):
-                await self._lane.run(delivery)
-                done = True
-        except Exception as error:  # noqa: BLE001 - whatever handlers raise
-            return await self._settler.end(delivery, None if done else error)
-        except BaseException as error:
-            try:
-                await self._settler.end(delivery, None if done else error)
-            except SettlementError:
-                logger.exception("while the program was asked to exit")
-            raise
-        return await self._settler.end(delivery, None)
+        with self._heartbeat.over(reservation):
+            return await self._handle(reservation)
 
     async def poll(self, timeout: float | None = None) -> Outcome | None:
         """Take one message, handle it and settle it.
@@ -239,6 +225,7 @@ class AsyncRedisConsumer:
 
     async def close(self) -> None:
         """Close the calling thread's connection; a later call opens a new one."""
+        await self._heartbeat.close()
         await self._driver.close()
 
     async def _reserve(
@@ -257,6 +244,43 @@ class AsyncRedisConsumer:
             pause = await self._driver.send(self._layout.wait(min(left, LONGEST_BLOCK), idle))
             await self._driver.sleep(min(pause, left))
             idle += 1
+
+    def _assemble(self, client: Client, handlers: Mapping[str, Callable[..., Any]] | None) -> None:
+        self._lane = Lane()
+        self._routes = Routes(handlers, self._options.on_unknown_urn, awaits=self._lane.awaits)
+        self._driver = Driver(client, blocks=True)
+        self._layout = layout_of(self._options)
+        self._destination = Destination(
+            self._options.queue, self._options.layout, self._driver.address, self._driver.port
+        )
+        self._heartbeat = Heartbeat(self._options, Driver(client), self._layout)
+        self._settler = Settler(
+            self._options,
+            self._driver,
+            self._layout,
+            self._lane,
+            self._heartbeat,
+        )
+        self._worker = Worker(
+            self._options, self._driver, self._lane, self._layout, self._heartbeat
+        )
+
+    async def _handle(self, reservation: Reservation) -> Outcome:
+        delivery = deliver(reservation, self._destination, self._routes, self._options)
+        done = False
+        try:
+            with hooks.processing(delivery):
+                await self._lane.run(delivery)
+                done = True
+        except Exception as error:  # noqa: BLE001 - whatever handlers raise
+            return await self._settler.end(delivery, None if done else error)
+        except BaseException as error:
+            try:
+                await self._settler.end(delivery, None if done else error)
+            except SettlementError:
+                logger.exception("while the program was asked to exit")
+            raise
+        return await self._settler.end(delivery, None)
 
     def _giving_back(self, reservation: Reservation) -> Command[bool] | None:
         return self._layout.settle(reservation, GIVE_BACK)

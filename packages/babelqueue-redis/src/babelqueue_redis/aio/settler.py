@@ -6,6 +6,7 @@ import logging
 
 from babelqueue_redis import entropy, hooks
 from babelqueue_redis.aio.driver import Driver
+from babelqueue_redis.aio.heartbeat import Heartbeat
 from babelqueue_redis.aio.worker import Lane
 from babelqueue_redis.core.settlement import EXPIRED, Settlement, failure, settlement, unconfirmed
 from babelqueue_redis.errors import TransportError
@@ -26,14 +27,15 @@ class Settler:
         driver: Driver,
         layout: Layout,
         lane: Lane,
-        destination: Destination,
+        heartbeat: Heartbeat,
     ) -> None:
         """Keep what it speaks through, and the lane that calls ``on_error``."""
         self._options = options
         self._driver = driver
         self._layout = layout
         self._lane = lane
-        self._destination = destination
+        self._destination = Destination(options.queue, options.layout, driver.address, driver.port)
+        self._heartbeat = heartbeat
 
     async def end(self, delivery: Delivery, error: BaseException | None) -> Outcome:
         """Report how handling ended, and settle."""
@@ -50,6 +52,7 @@ class Settler:
         self, reservation: Reservation, end: Settlement, message_id: str = ""
     ) -> Outcome:
         """Carry out what was decided about a reservation."""
+        self._heartbeat.end(reservation)
         step = Settling(self._destination, reservation, end.outcome, message_id)
         with hooks.settling(step):
             outcome = step.outcome = await self._carry_out(reservation, end, message_id)

@@ -142,6 +142,11 @@ def deliver(
         elif options.counts_deliveries and judged.attempts >= options.max_tries:
             times = f"{judged.attempts} times without a settlement"
             refusal = ExhaustedError(f"a message on {where} was delivered {times}")
+        elif options.max_recoveries is not None and (
+            reservation.recoveries >= options.max_recoveries
+        ):
+            times = f"{reservation.recoveries} times: every worker that took it ended before it did"
+            refusal = ExhaustedError(f"a message on {where} was recovered {times}")
         elif handler.convert is not None:
             try:
                 envelope = msgspec.structs.replace(judged, data=handler.convert(judged.data))

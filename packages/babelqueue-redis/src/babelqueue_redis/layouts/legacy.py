@@ -5,11 +5,12 @@
     <q>                        list        ready; the head is the oldest
     <q>:processing             list        reserved elements
     <q>:processing:deadlines   sorted set  <token>:<element> by the second its reservation ends
+    <q>:recoveries             hash        how often a sweep brought an element back, by its SHA-1
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +26,10 @@ from babelqueue_redis.values import Outcome, Reservation
 _CHUNK = 500
 """Members one sweep call looks at: about 3 ms of Redis' time, for small ones."""
 _CHUNK_BYTES = 1 << 20
+_MOST_NOTED = 5000
+"""With more deadlines than this, adoption waits: it has to read them all."""
+_COUNTED_FOR = 24 * 3600
+"""Seconds that recoveries are counted for, and ten leases."""
 
 
 class Swept(msgspec.Struct, frozen=True):
@@ -49,7 +54,9 @@ class LegacyLayout:
         """
         self.queue = queue
         self._processing = f"{queue}:processing"
-        self._keys = (queue, self._processing, f"{self._processing}:deadlines")
+        deadlines, recoveries = f"{self._processing}:deadlines", f"{queue}:recoveries"
+        self._keys = (queue, self._processing, deadlines, recoveries)
+        self._counted_for = _COUNTED_FOR + 10 * (lease or 0)
         self._lease: Arg = "" if lease is None else lease
         self._batch = batch
 
@@ -106,14 +113,41 @@ class LegacyLayout:
         if outcome is Outcome.LEFT:
             return None
         keys: tuple[str, ...] = self._keys[1:]
-        args: tuple[Arg, ...] = (reservation.token, reservation.stored)
-        if outcome is Outcome.RELEASED:
+        ends = outcome is not Outcome.RELEASED
+        forget = int(ends and reservation.recoveries > 0)
+        args: tuple[Arg, ...] = (reservation.token, reservation.stored, forget)
+        if not ends:
             keys, args = (*keys, self.queue), (*args, reservation.stored)
         elif outcome in (Outcome.RETRIED, Outcome.DEAD_LETTERED):
             target = settlement.dead_letter_queue or self.queue
             value = frame_value(settlement.body, reservation.headers)
             keys, args = (*keys, target), (*args, value)
         return Command(lua.LEGACY_SETTLE, keys, args, bool)
+
+    def extend(self, reservation: Reservation, now: float | None = None) -> Command[bool]:
+        """Let a reservation last another lease from now, if it is still there."""
+        member = reservation.token.encode() + b":" + reservation.stored
+        return Command(lua.EXTEND, self._keys[2:3], (clock(now), self._lease, member), bool)
+
+    def adopt(self, tokens: Callable[[], str], now: float | None = None) -> Op[int]:
+        """Give elements of the processing list that have no deadline one, the oldest first.
+
+        Those of another SDK, say, or after the key was lost. Without a lease nothing comes back.
+        """
+        adopted = 0
+        while self._lease != "":
+            listed, noted = yield tuple(
+                Command(verb, (key,), (), int)
+                for verb, key in zip(("LLEN", "ZCARD"), self._keys[1:3], strict=True)
+            )
+            if listed <= noted or noted > _MOST_NOTED:
+                break
+            args = (clock(now), self._lease, tokens()[:-8], _CHUNK)
+            (count,) = yield (Command(lua.LEGACY_ADOPT, self._keys[1:3], args, int),)
+            adopted += count
+            if count < _CHUNK:
+                break
+        return adopted
 
     def wait(self, seconds: float, idle: int) -> Command[float]:
         """Move the head to the head: it blocks while there is none, and takes nothing.
@@ -131,7 +165,7 @@ class LegacyLayout:
 
     def _sweep_chunk(self, seen: int, now: float | None) -> Command[Swept]:
         size = _CHUNK if self._batch < 0 else min(_CHUNK, self._batch - seen)
-        args = (clock(now), size, _CHUNK_BYTES)
+        args = (clock(now), size, _CHUNK_BYTES, self._counted_for)
 
         def parse(reply: list[int] | ErrorReply) -> Swept:
             if isinstance(reply, ErrorReply):
@@ -142,12 +176,13 @@ class LegacyLayout:
         command = Command(lua.LEGACY_SWEEP, self._keys, args, parse, tolerant=True)
         return command
 
-    def _reservation(self, token: str, stored: bytes | None) -> Reservation | None:
-        if stored is None:
+    def _reservation(self, token: str, reply: tuple[bytes, int] | None) -> Reservation | None:
+        if reply is None:
             return None
+        stored, recoveries = reply
         body, headers = unframe(stored)
         poison = None if body is stored or is_utf8(stored) else "the bytes are not UTF-8"
-        return Reservation(self.queue, body, headers, token, stored, poison)
+        return Reservation(self.queue, body, headers, token, stored, poison, recoveries)
 
 
 def _nothing(_reply: Any) -> None:  # noqa: ANN401 - whatever Redis answers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from babelqueue_redis.core.command import Arg, Command, Op
@@ -37,6 +37,20 @@ class Layout(Protocol):
         """Carry a settlement out. The result is ``False`` when the reservation had expired.
 
         ``None`` means that there is nothing to send.
+        """
+
+    def extend(self, reservation: Reservation, now: float | None = None) -> Command[bool]:
+        """Let a reservation last another lease from now; ``False`` when it is not there any more.
+
+        Only where there is a lease.
+        """
+
+    def adopt(self, tokens: Callable[[], str], now: float | None = None) -> Op[int]:
+        """Give reserved messages that have no deadline one; return how many there were.
+
+        Args:
+            tokens: Makes reservation tokens.
+            now: As everywhere.
         """
 
     def wait(self, seconds: float, idle: int) -> Command[float]:

@@ -15,7 +15,7 @@ one finds it expired.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -125,6 +125,16 @@ class ZsetLayout:
             keys = (self.reserved, ready, f"{ready}:notify")
             return Command(lua.ZSET_SETTLE, keys, (stored, body), bool)
         return Command("ZREM", (self.reserved,), (stored,), bool)
+
+    def extend(self, reservation: Reservation, now: float | None = None) -> Command[bool]:
+        """Let a reservation last another lease from now, if it is still there."""
+        args = (clock(now), self._lease, reservation.stored)
+        return Command(lua.EXTEND, (self.reserved,), args, bool)
+
+    def adopt(self, tokens: Callable[[], str], now: float | None = None) -> Op[int]:  # noqa: ARG002 - see below
+        """Do nothing: what is reserved has a deadline, being its score."""
+        yield from ()
+        return 0
 
     def wait(self, seconds: float, idle: int) -> Command[float]:
         """Take a wake-up token, and wait for one when there is none."""

@@ -12,6 +12,8 @@ def _load(name: str) -> Script:
     return Script.of(name, source)
 
 
+EXTEND = _load("extend")
+LEGACY_ADOPT = _load("legacy_adopt")
 LEGACY_RESERVE = _load("legacy_reserve")
 LEGACY_SETTLE = _load("legacy_settle")
 LEGACY_SWEEP = _load("legacy_sweep")

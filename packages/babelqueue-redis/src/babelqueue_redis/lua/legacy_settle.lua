@@ -2,25 +2,31 @@
 --
 -- KEYS[1]  processing list
 -- KEYS[2]  deadlines
--- KEYS[3]  optional: the list that takes ARGV[3] (the ready list, or a dead-letter queue)
+-- KEYS[3]  recoveries, a hash of counts by the SHA-1 of the element
+-- KEYS[4]  optional: the list that takes ARGV[4] (the ready list, or a dead-letter queue)
 -- ARGV[1]  the reservation's token
 -- ARGV[2]  the reserved element
--- ARGV[3]  the element to append to KEYS[3]
+-- ARGV[3]  1 to forget how often the element was recovered; 0 where it never was, or stays
+-- ARGV[4]  the element to append to KEYS[4]
 --
 -- Reply: 1, or 0 when the reservation is not there any more; then nothing was touched.
 
 -- Nothing may be half done: a key of the wrong type must stop us before the first write.
 redis.call('LLEN', KEYS[1])
-if KEYS[3] then
-  redis.call('LLEN', KEYS[3])
+redis.call('HLEN', KEYS[3])
+if KEYS[4] then
+  redis.call('LLEN', KEYS[4])
 end
 -- The gate. It is also the first write, which is why the script may go on at maxmemory.
 if redis.call('ZREM', KEYS[2], ARGV[1] .. ':' .. ARGV[2]) == 0 then
   return 0
 end
-if KEYS[3] then
-  redis.call('RPUSH', KEYS[3], ARGV[3])
+if KEYS[4] then
+  redis.call('RPUSH', KEYS[4], ARGV[4])
 end
 -- From the tail, where the newest are. Which of several equal elements goes makes no difference.
 redis.call('LREM', KEYS[1], -1, ARGV[2])
+if ARGV[3] == '1' then
+  redis.call('HDEL', KEYS[3], redis.sha1hex(ARGV[2]))
+end
 return 1

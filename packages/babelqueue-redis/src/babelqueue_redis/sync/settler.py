@@ -11,6 +11,7 @@ from babelqueue_redis.layouts import Layout
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.steps import Settling
 from babelqueue_redis.sync.driver import Driver
+from babelqueue_redis.sync.heartbeat import Heartbeat
 from babelqueue_redis.sync.worker import Lane
 from babelqueue_redis.values import Delivery, Destination, Outcome, Reservation, counts_as_failure
 
@@ -26,14 +27,15 @@ class Settler:
         driver: Driver,
         layout: Layout,
         lane: Lane,
-        destination: Destination,
+        heartbeat: Heartbeat,
     ) -> None:
         """Keep what it speaks through, and the lane that calls ``on_error``."""
         self._options = options
         self._driver = driver
         self._layout = layout
         self._lane = lane
-        self._destination = destination
+        self._destination = Destination(options.queue, options.layout, driver.address, driver.port)
+        self._heartbeat = heartbeat
 
     def end(self, delivery: Delivery, error: BaseException | None) -> Outcome:
         """Report how handling ended, and settle."""
@@ -48,6 +50,7 @@ class Settler:
 
     def settle(self, reservation: Reservation, end: Settlement, message_id: str = "") -> Outcome:
         """Carry out what was decided about a reservation."""
+        self._heartbeat.end(reservation)
         step = Settling(self._destination, reservation, end.outcome, message_id)
         with hooks.settling(step):
             outcome = step.outcome = self._carry_out(reservation, end, message_id)

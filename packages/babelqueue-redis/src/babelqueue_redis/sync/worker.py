@@ -14,13 +14,20 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from babelqueue_redis import hooks
+from babelqueue_redis import entropy, hooks
 from babelqueue_redis.core.routing import check_result, prepared
-from babelqueue_redis.errors import BabelQueueError, SettlementError, TransportError
+from babelqueue_redis.errors import (
+    BabelQueueError,
+    CommandRefusedError,
+    SettlementError,
+    TransportError,
+)
+from babelqueue_redis.layouts import Layout
 from babelqueue_redis.layouts.counting import counting
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.steps import Serving
 from babelqueue_redis.sync.driver import Driver
+from babelqueue_redis.sync.heartbeat import Heartbeat
 from babelqueue_redis.values import Delivery, Destination, Outcome, Reservation
 
 logger = logging.getLogger("babelqueue_redis.worker")
@@ -28,6 +35,8 @@ logger = logging.getLogger("babelqueue_redis.worker")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _PAUSE_AFTER_RELEASE = 0.1
 """Seconds before a message that was just given back unchanged may be taken again."""
+_BETWEEN_ADOPTIONS = 5.0
+"""Seconds between two looks for elements that were reserved without a deadline."""
 _FIRST_BACKOFF = 0.1
 _LONGEST_BACKOFF = 5.0
 _STRIKE_AGAIN = 1.0
@@ -64,10 +73,20 @@ class Lane:
 class Worker:
     """Takes messages one by one until it is told to stop."""
 
-    def __init__(self, options: ConsumerOptions, driver: Driver, lane: Lane) -> None:
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        driver: Driver,
+        lane: Lane,
+        layout: Layout,
+        heartbeat: Heartbeat,
+    ) -> None:
         """Prepare; nothing is sent yet."""
         self._options = options
         self._driver = driver
+        self._layout = layout
+        self._heartbeat = heartbeat
+        self._next_adoption = 0.0
         self._lane = lane
         self._running = False
         self._stopping = False
@@ -108,6 +127,7 @@ class Worker:
         finally:
             self._running = self._stopping = self._lane.interrupted = False
             self._driver.close()
+            self._heartbeat.close()
         return handled
 
     def _step(
@@ -117,7 +137,9 @@ class Worker:
         give_back: Callable[[Reservation], Outcome],
     ) -> Outcome | None:
         try:
-            reservation = take(lambda: self._stopping)
+            if self._is_to_adopt():
+                self._adopt()
+            reservation = take(lambda: self._stopping or self._is_to_adopt())
             self._note_recovery()
             if reservation is None:
                 return None
@@ -131,6 +153,24 @@ class Worker:
         except TransportError as error:
             self._wait_out(error)
             return None
+
+    def _is_to_adopt(self) -> bool:
+        return self._driver.monotonic() >= self._next_adoption
+
+    def _adopt(self) -> None:
+        """Give elements that were reserved without a deadline one; nobody else would miss them."""
+        self._next_adoption = self._driver.monotonic() + _BETWEEN_ADOPTIONS
+        try:
+            count = self._driver.run(self._layout.adopt(entropy.new_token))
+        except CommandRefusedError as error:
+            logger.info("queue %r: %s", self._options.queue, error)
+            return
+        if count:
+            logger.warning(
+                "%d messages of queue %r were reserved without a deadline; they come back after "
+                "retry_after (%s s)",
+                *(count, self._options.queue, self._options.retry_after),
+            )
 
     def _serving(self) -> Serving:
         options, driver = self._options, self._driver

@@ -39,6 +39,7 @@ from babelqueue_redis.values import Delivery, Outcome, Reservation
 
 __all__ = ["MemoryMessage", "MemoryQueue", "MemoryQueues", "call_handler", "in_memory"]
 
+_PARTS = ("_settler", "_worker", "_heartbeat")
 _SHELLS = (RedisPublisher, RedisConsumer, AsyncRedisPublisher, AsyncRedisConsumer)
 
 
@@ -113,7 +114,7 @@ def in_memory(*shells: Any) -> Iterator[MemoryQueues]:  # noqa: ANN401 - four ki
             is_async = isinstance(shell, AsyncRedisPublisher | AsyncRedisConsumer)
             driver = AsyncDriver() if is_async else Driver()
             layout = MemoryLayout(queues, lock, shell._options)  # noqa: SLF001 - ours
-            for part in (shell, *(getattr(shell, name, shell) for name in ("_settler", "_worker"))):
+            for part in (shell, *(getattr(shell, name, shell) for name in _PARTS)):
                 stack.enter_context(mock.patch.object(part, "_driver", driver))
                 if hasattr(part, "_layout"):
                     stack.enter_context(mock.patch.object(part, "_layout", layout))

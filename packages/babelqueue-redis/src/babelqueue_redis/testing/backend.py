@@ -73,6 +73,17 @@ class MemoryLayout:
 
         return None if settlement.outcome is Outcome.LEFT else self._command(act)
 
+    def extend(self, reservation: Reservation, now: float | None = None) -> Command[bool]:
+        """Do nothing: no time passes."""
+        del now
+        return self._command(lambda: reservation.token in self._queues[self._queue].reserved)
+
+    def adopt(self, tokens: Callable[[], str], now: float | None = None) -> Op[int]:
+        """Do nothing: there is nobody else."""
+        del tokens, now
+        yield from ()
+        return 0
+
     def wait(self, seconds: float, idle: int) -> Command[float]:
         """Let the clock run ahead."""
         del idle
