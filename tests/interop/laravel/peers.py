@@ -88,10 +88,16 @@ def laravel_version() -> str:
     asked = subprocess.run([php, "-r", PRESENT], check=False, capture_output=True, text=True)
     if asked.returncode or not asked.stdout:
         return ""
-    packaged = shutil.which("dpkg-query")
-    query = [packaged, "-W", "-f", "${Version}", "php-illuminate-queue"] if packaged else ["true"]
-    version = subprocess.run(query, check=False, capture_output=True, text=True).stdout
-    return f"PHP {asked.stdout}, illuminate/queue {version or 'of unknown version'}"
+    return f"PHP {asked.stdout}, illuminate/queue {_packaged_version() or 'of unknown version'}"
+
+
+def _packaged_version() -> str:
+    """Return what Debian says; the library does not know its own version."""
+    dpkg = shutil.which("dpkg-query")
+    if dpkg is None:
+        return ""
+    query = [dpkg, "-W", "-f", "${Version}", "php-illuminate-queue"]
+    return subprocess.run(query, check=False, capture_output=True, text=True).stdout
 
 
 class Laravel(Peer):
