@@ -77,10 +77,13 @@ def ids(elements: list[bytes]) -> list[str]:
 
 
 def test_a_publish_whose_reply_is_lost_is_one_clear_error_and_one_message(
-    make: Make, proxy: Proxy, store: Store
+    make: Make, shell: Shell, proxy: Proxy, store: Store
 ) -> None:
-    """It carries the id, says that the message may be stored, and sends nothing again."""
-    publisher = make("publisher", proxy.url)
+    """It carries the id, says that the message may be stored, and sends nothing again.
+
+    Whatever the client that was given does by default.
+    """
+    publisher = make("publisher", shell.client(proxy.url))
     proxy.cut_before_the_reply_to(b"urn:lost", times=9)
     with pytest.raises(PublishError, match="may be stored") as caught:
         publisher.publish("urn:lost", {})
