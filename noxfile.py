@@ -52,6 +52,13 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def chaos(session: nox.Session) -> None:
+    """Faults, outages and failovers, the long ones too: ``nox -s chaos [-- -k WHAT]``."""
+    install(session, "tests")
+    session.run("pytest", "-m", "long or not long", "tests/chaos", *PARALLEL, *session.posargs)
+
+
+@nox.session
 def conformance(session: nox.Session) -> None:
     """The public conformance suite: ``nox -s conformance [-- SECTION …]``."""
     install(session, "tests")
