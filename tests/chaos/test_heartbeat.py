@@ -95,7 +95,7 @@ def test_a_handler_longer_than_its_lease_runs_once(
     with running(*consumers):
         publisher.publish("urn:a", {})
         eventually(lambda: log.ended)
-        eventually(lambda: not store.counts())
+        eventually(store.is_empty)
     assert log.started == 1
 
 
@@ -225,7 +225,8 @@ def test_a_message_that_is_not_settled_yet_is_kept_too(
         eventually(lambda: log.started)
         with running(consumer_of({"urn:a": seen.append}, retry_after=60)):
             eventually(lambda: log.ended)
-        eventually(lambda: store.counts() == {"dead": 1})
+        eventually(store.dead)
+    assert store.counts() == {"dead": 1}
     assert (log.started, seen) == (1, [])
 
 
@@ -273,7 +274,7 @@ def test_beats_survive_killed_links(
             return log.ended
 
         eventually(killed_until_handled)
-        eventually(lambda: not Store(admin, queue, layout).counts())
+        eventually(Store(admin, queue, layout).is_empty)
     assert log.started == 1
 
 

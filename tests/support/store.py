@@ -49,6 +49,12 @@ class Store:
         counted = {name: len(getattr(self, name)()) for name in ("ready", "reserved", "dead")}
         return {name: count for name, count in counted.items() if count}
 
+    def is_empty(self) -> bool:
+        """Whether no message is left anywhere; may be asked while consumers work."""
+        delayed = f"{self.ready_key}:delayed"
+        keys = (self.ready_key, self.reserved_key, self.deadlines_key, delayed, self.dead_key)
+        return not self.client.exists(*keys)
+
     def expire(self) -> None:
         """Let every reservation run out."""
         members = self.client.zrange(self.deadlines_key, 0, -1)
