@@ -1,4 +1,4 @@
-"""A TCP proxy that can cut the link before a reply."""
+"""A TCP proxy that can cut the link before a reply, answer itself, or lead elsewhere."""
 
 from __future__ import annotations
 
@@ -14,17 +14,23 @@ class Proxy:
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        self._target = (parts.hostname or "127.0.0.1", parts.port or 6379)
+        self.lead_to(url)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._pattern: bytes | None = None
         self._cuts = 0
         self.seen: list[bytes] = []
+        self.is_loading = False
         self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}{parts.path}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut_before_the_reply_to(self, pattern: bytes, times: int = 1) -> None:
         """Let the next requests that hold ``pattern`` through, and close instead of replying."""
         self._pattern, self._cuts = pattern, times
+
+    def lead_to(self, url: str) -> None:
+        """Connect whoever comes from now on to another server."""
+        parts = urlsplit(url)
+        self._target = (parts.hostname or "127.0.0.1", parts.port or 6379)
 
     def requests_with(self, pattern: bytes) -> int:
         """Count the requests that reached the server and hold ``pattern``."""
@@ -47,6 +53,9 @@ class Proxy:
             pump.start()
             while request := inner.recv(1 << 20):
                 self.seen.append(request)
+                if self.is_loading:
+                    inner.sendall(b"-LOADING Redis is loading the dataset in memory\r\n")
+                    continue
                 cut = self._pattern is not None and self._pattern in request and self._cuts > 0
                 if cut:
                     self._cuts -= 1
