@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
 
+from babelqueue_redis.cluster import Nodes, connection_of, is_cluster
 from babelqueue_redis.core.command import Command, ErrorReply
 from babelqueue_redis.errors import CommandRefusedError, ConfigurationError, ConnectionLostError
 from babelqueue_redis.settings import ConsumerOptions, check_timeout
@@ -40,9 +41,9 @@ class ConnectionSettings:
             ConfigurationError: They cannot work.
         """
         self.client = client
-        pool = client.connection_pool
-        self.connection_class = pool.connection_class
-        self.kwargs = _kwargs(pool.connection_kwargs, block)
+        self.nodes = Nodes(client) if is_cluster(client) else None
+        self.connection_class, given = connection_of(client)
+        self.kwargs = _kwargs(given, block)
         self.kwargs["retry"] = retry(NoBackoff(), 0)
         self.address: str = self.kwargs.get("path") or self.kwargs.get("host") or "localhost"
         self.port: int | None = None if "path" in self.kwargs else self.kwargs.get("port", 6379)
@@ -54,7 +55,14 @@ class ConnectionSettings:
 
     def connect(self) -> Any:  # noqa: ANN401 - a connection of either kind
         """Return a new connection, which connects when it is used."""
-        return self.connection_class(**self.kwargs)
+        if self.nodes is None:
+            return self.connection_class(**self.kwargs)
+        host, port = self.nodes.first
+        return self.connection_class(**{**self.kwargs, "host": host, "port": port})
+
+    def leads_elsewhere(self, reply: object) -> bool:
+        """Tell whether a cluster's node answered that a command belongs to another one."""
+        return self.nodes is not None and self.nodes.follow(reply)
 
     def lost(self, error: Exception, *, sent: bool) -> NoReturn:
         """Raise what a failed exchange means; nothing has run while the server loads its data."""
@@ -65,7 +73,7 @@ class ConnectionSettings:
         raise ConnectionLostError(msg, sent=sent) from error
 
 
-def client_of(client: Any, kind: Any) -> Any:  # noqa: ANN401 - a client of that kind
+def client_of(client: Any, kind: Any, cluster: Any) -> Any:  # noqa: ANN401 - a client
     """Return ``client``, or a client of ``kind`` when it is a URL.
 
     Raises:
@@ -78,7 +86,7 @@ def client_of(client: Any, kind: Any) -> Any:  # noqa: ANN401 - a client of that
         except ValueError as error:
             msg = f"the Redis URL is refused: {error}"
             raise ConfigurationError(msg) from error
-    if not isinstance(client, kind):
+    if not isinstance(client, kind | cluster):
         wanted = f"{kind.__module__.removesuffix('.client')}.{kind.__qualname__}"
         got = f"{type(client).__module__}.{type(client).__qualname__}"
         msg = f"client must be a {wanted} or a Redis URL, not {got}"

@@ -11,6 +11,7 @@ from babelqueue_redis.aio.driver import Client, Driver
 from babelqueue_redis.aio.heartbeat import Heartbeat
 from babelqueue_redis.aio.settler import Settler
 from babelqueue_redis.aio.worker import Lane, Worker
+from babelqueue_redis.cluster import refuse_scattered
 from babelqueue_redis.core.command import Command
 from babelqueue_redis.core.payloads import converter
 from babelqueue_redis.core.routing import Routes, deliver
@@ -248,6 +249,7 @@ class AsyncRedisConsumer:
     def _assemble(self, client: Client, handlers: Mapping[str, Callable[..., Any]] | None) -> None:
         self._lane = Lane()
         self._routes = Routes(handlers, self._options.on_unknown_urn, awaits=self._lane.awaits)
+        refuse_scattered(client, self._options)
         self._driver = Driver(client, blocks=True)
         self._layout = layout_of(self._options)
         self._destination = Destination(

@@ -18,6 +18,7 @@ from redis.asyncio.retry import Retry
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from babelqueue_redis import hooks
+from babelqueue_redis.cluster import HOPS, Nodes
 from babelqueue_redis.core.command import Command, Op
 from babelqueue_redis.redis_py import (
     LONGEST_BLOCK,
@@ -29,7 +30,7 @@ from babelqueue_redis.redis_py import (
 )
 
 T = TypeVar("T")
-Client = redis.asyncio.Redis | str
+Client = redis.asyncio.Redis | redis.asyncio.RedisCluster | str
 """A client, or the URL of a server."""
 
 
@@ -48,7 +49,9 @@ class Driver:
         Args and errors are those of the blocking driver.
         """
         block = LONGEST_BLOCK if blocks else 0
-        self._settings = ConnectionSettings(client_of(client, redis.asyncio.Redis), Retry, block)
+        self._settings = ConnectionSettings(
+            client_of(client, redis.asyncio.Redis, redis.asyncio.RedisCluster), Retry, block
+        )
         self._shows_spans = shows_spans
         self._link: _Link | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -130,12 +133,21 @@ class Driver:
 
     async def _trip(self, commands: Sequence[Command[Any]]) -> list[Any]:
         replies = await self._exchange([command.wire() for command in commands])
-        for index, command in enumerate(commands):
-            if isinstance(replies[index], NoScriptError):
-                replies[index] = (await self._exchange([command.wire(load=True)]))[0]
+        replies = [await self._again(*pair) for pair in zip(commands, replies, strict=True)]
         if shows_a_demoted_master(replies):
             await self.close()
         return [result_of(*pair) for pair in zip(commands, replies, strict=True)]
+
+    async def _again(self, command: Command[Any], reply: Any) -> Any:  # noqa: ANN401 - as _reply
+        """Send a command that did not run once more; return the reply that counts."""
+        for _ in range(HOPS):
+            if not self._settings.leads_elsewhere(reply):
+                break
+            await self.close()
+            reply = (await self._exchange([command.wire()]))[0]
+        if isinstance(reply, NoScriptError):
+            reply = (await self._exchange([command.wire(load=True)]))[0]
+        return reply
 
     async def _exchange(self, packed: list[tuple[Any, ...]]) -> list[Any]:
         """Send, and read every reply; whatever interrupts it closes the connection."""
@@ -143,10 +155,7 @@ class Driver:
         link = self._link_here()
         async with link.lock:
             try:
-                connection = link.connection
-                if time.monotonic() - link.used > TRUSTED_FOR and await _is_stale(connection):
-                    await connection.disconnect(nowait=True)
-                await connection.connect()
+                connection = await self._connected(link)
                 sent = True
                 shown = self._shows_spans or hooks.traffic_is_shown()
                 if shown and hasattr(redis.asyncio.Redis.execute_command, "__wrapped__"):
@@ -164,6 +173,32 @@ class Driver:
                 raise
             link.used = time.monotonic()
             return replies
+
+    async def _connected(self, link: _Link) -> Any:  # noqa: ANN401 - a connection
+        connection, nodes = link.connection, self._settings.nodes
+        if time.monotonic() - link.used > TRUSTED_FOR and await _is_stale(connection):
+            await connection.disconnect(nowait=True)
+        if nodes is not None:
+            return await self._met(link, nodes)
+        await connection.connect()
+        return connection
+
+    async def _met(self, link: _Link, nodes: Nodes) -> Any:  # noqa: ANN401 - a connection
+        """Connect to some node of a cluster, and ask it once who else there is."""
+        connection = link.connection
+        for _ in range(len(nodes) - 1):
+            try:
+                await connection.connect()
+                break
+            except (RedisError, OSError, asyncio.TimeoutError):
+                nodes.leave()
+                link.connection = connection = self._settings.connect()
+        await connection.connect()
+        if link.met is not connection:
+            await connection.send_command("CLUSTER", "SLOTS", check_health=False)
+            nodes.learn(await _reply(connection))
+            link.met = connection
+        return connection
 
     def _link_here(self) -> _Link:
         loop = asyncio.get_running_loop()
@@ -187,6 +222,7 @@ class _Link:
     def __init__(self, loop: asyncio.AbstractEventLoop, connection: Any) -> None:  # noqa: ANN401
         self.loop = loop
         self.connection = connection
+        self.met: Any = None
         self.client: redis.asyncio.Redis | None = None
         self.lock = asyncio.Lock()
         self.used = time.monotonic()

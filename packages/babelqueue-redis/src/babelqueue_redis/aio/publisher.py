@@ -7,6 +7,7 @@ from typing import Any
 
 from babelqueue_redis import entropy, hooks
 from babelqueue_redis.aio.driver import Client, Driver
+from babelqueue_redis.cluster import refuse_scattered
 from babelqueue_redis.core.publishing import (
     Pair,
     checked_batch,
@@ -45,6 +46,7 @@ class AsyncRedisPublisher:
     ) -> None:
         """Check the options; nothing is sent yet."""
         self._options = QueueOptions(queue, layout, key_prefix)
+        refuse_scattered(client, self._options)
         self._driver = Driver(client, shows_spans=True)
         self._layout = layout_of(self._options)
         self._destination = Destination(

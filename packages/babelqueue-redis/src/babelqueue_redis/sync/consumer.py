@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from babelqueue_redis import entropy, hooks
+from babelqueue_redis.cluster import refuse_scattered
 from babelqueue_redis.core.command import Command
 from babelqueue_redis.core.payloads import converter
 from babelqueue_redis.core.routing import Routes, deliver
@@ -246,6 +247,7 @@ class RedisConsumer:
     def _assemble(self, client: Client, handlers: Mapping[str, Callable[..., Any]] | None) -> None:
         self._lane = Lane()
         self._routes = Routes(handlers, self._options.on_unknown_urn, awaits=self._lane.awaits)
+        refuse_scattered(client, self._options)
         self._driver = Driver(client, blocks=True)
         self._layout = layout_of(self._options)
         self._destination = Destination(

@@ -18,6 +18,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.retry import Retry
 
 from babelqueue_redis import hooks
+from babelqueue_redis.cluster import HOPS, Nodes
 from babelqueue_redis.core.command import Command, Op
 from babelqueue_redis.redis_py import (
     LONGEST_BLOCK,
@@ -29,7 +30,7 @@ from babelqueue_redis.redis_py import (
 )
 
 T = TypeVar("T")
-Client = redis.Redis | str
+Client = redis.Redis | redis.RedisCluster | str
 """A client, or the URL of a server."""
 
 
@@ -57,7 +58,9 @@ class Driver:
             ConfigurationError: The client is of another kind, or its settings cannot work.
         """
         block = LONGEST_BLOCK if blocks else 0
-        self._settings = ConnectionSettings(client_of(client, redis.Redis), Retry, block)
+        self._settings = ConnectionSettings(
+            client_of(client, redis.Redis, redis.RedisCluster), Retry, block
+        )
         self._shows_spans = shows_spans
         self._own = threading.local()
         self.address, self.port = self._settings.address, self._settings.port
@@ -89,13 +92,12 @@ class Driver:
     def trip(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Send commands together and return their results in order.
 
-        A script the server does not know is sent again as source: the error proves that it did
-        not run. Nothing else is ever sent twice.
+        A script the server does not know is sent again as source, and what belongs to another node
+        of a cluster is sent there: the error proves that it did not run. Nothing else is ever sent
+        twice.
         """
         replies = self._exchange([command.wire() for command in commands])
-        for index, command in enumerate(commands):
-            if isinstance(replies[index], NoScriptError):
-                replies[index] = self._exchange([command.wire(load=True)])[0]
+        replies = [self._again(*pair) for pair in zip(commands, replies, strict=True)]
         if shows_a_demoted_master(replies):
             self.close()
         return [result_of(*pair) for pair in zip(commands, replies, strict=True)]
@@ -107,6 +109,17 @@ class Driver:
             self._own.connection = None
             connection.disconnect()
 
+    def _again(self, command: Command[Any], reply: Any) -> Any:  # noqa: ANN401 - as _reply
+        """Send a command that did not run once more; return the reply that counts."""
+        for _ in range(HOPS):
+            if not self._settings.leads_elsewhere(reply):
+                break
+            self.close()
+            reply = self._exchange([command.wire()])[0]
+        if isinstance(reply, NoScriptError):
+            reply = self._exchange([command.wire(load=True)])[0]
+        return reply
+
     def _exchange(self, packed: list[tuple[Any, ...]]) -> list[Any]:
         """Send, and read every reply; error replies come as values.
 
@@ -115,10 +128,7 @@ class Driver:
         """
         sent = False
         try:
-            connection = self._connection()
-            if time.monotonic() - self._own.used > TRUSTED_FOR and _is_stale(connection):
-                connection.disconnect()
-            connection.connect()
+            connection = self._connected()
             sent = True
             shown = self._shows_spans or hooks.traffic_is_shown()
             if shown and hasattr(redis.Redis.execute_command, "__wrapped__"):
@@ -137,10 +147,35 @@ class Driver:
         self._own.used = time.monotonic()
         return replies
 
+    def _connected(self) -> redis.Connection:
+        connection, nodes = self._connection(), self._settings.nodes
+        if time.monotonic() - self._own.used > TRUSTED_FOR and _is_stale(connection):
+            connection.disconnect()
+        if nodes is not None:
+            return self._met(connection, nodes)
+        connection.connect()
+        return connection
+
+    def _met(self, connection: redis.Connection, nodes: Nodes) -> redis.Connection:
+        """Connect to some node of a cluster, and ask it once who else there is."""
+        for _ in range(len(nodes) - 1):
+            try:
+                connection.connect()
+                break
+            except (RedisError, OSError):
+                nodes.leave()
+                self._own.connection = connection = self._settings.connect()
+        connection.connect()
+        if self._own.met is not connection:
+            connection.send_command("CLUSTER", "SLOTS", check_health=False)
+            nodes.learn(_reply(connection))
+            self._own.met = connection
+        return connection
+
     def _connection(self) -> redis.Connection:
         connection: redis.Connection | None = getattr(self._own, "connection", None)
         if connection is None or connection.pid != os.getpid():
-            self._own.used = time.monotonic()
+            self._own.used, self._own.met = time.monotonic(), None
             self._own.connection = connection = self._settings.connect()
         return connection
 
