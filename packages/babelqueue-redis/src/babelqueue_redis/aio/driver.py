@@ -84,11 +84,14 @@ class Driver:
             raise
 
     async def close(self) -> None:
-        """Close the connection. The next command opens a new one."""
+        """Close the connection, and wait until it is. The next command opens a new one."""
+        await self._drop(nowait=False)
+
+    async def _drop(self, *, nowait: bool = True) -> None:
         link, self._link = self._link, None
         if link is not None:
-            with contextlib.suppress(RedisError, OSError, RuntimeError):
-                await link.connection.disconnect(nowait=True)
+            with contextlib.suppress(RedisError, OSError, RuntimeError, asyncio.TimeoutError):
+                await link.connection.disconnect(nowait=nowait)
 
     async def _to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Await ``work``; a cancellation waits for it."""
@@ -135,7 +138,7 @@ class Driver:
         replies = await self._exchange([command.wire() for command in commands])
         replies = [await self._again(*pair) for pair in zip(commands, replies, strict=True)]
         if shows_a_demoted_master(replies):
-            await self.close()
+            await self._drop()
         return [result_of(*pair) for pair in zip(commands, replies, strict=True)]
 
     async def _again(self, command: Command[Any], reply: Any) -> Any:  # noqa: ANN401 - as _reply
@@ -143,7 +146,7 @@ class Driver:
         for _ in range(HOPS):
             if not self._settings.leads_elsewhere(reply):
                 break
-            await self.close()
+            await self._drop()
             reply = (await self._exchange([command.wire()]))[0]
         if isinstance(reply, NoScriptError):
             reply = (await self._exchange([command.wire(load=True)]))[0]
@@ -166,10 +169,10 @@ class Driver:
                     await connection.send_packed_command(data, check_health=False)
                     replies = [await _reply(connection) for _ in packed]
             except (RedisError, OSError, asyncio.TimeoutError) as error:
-                await self.close()
+                await self._drop()
                 self._settings.lost(error, sent=sent)
             except BaseException:
-                await self.close()
+                await self._drop()
                 raise
             link.used = time.monotonic()
             return replies
