@@ -164,3 +164,20 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     """The lazy names do not swallow typing mistakes."""
     with pytest.raises(AttributeError, match="injekt"):
         _ = babelqueue_carrier.injekt
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"n" * 257: "v"},
+        {"baggage": "k=" + "v" * 8191},
+        {f"h{n}": "v" for n in range(1000)},
+    ],
+    ids=["a long name", "a long value", "many"],
+)
+def test_headers_beyond_the_limits_do_not_reach_a_context(others: dict[str, str]) -> None:
+    """A hostile producer cannot blow a consumer's spans up; what is within the limits counts."""
+    found = extract({"traceparent": TRACEPARENT, **others})
+    assert format(span_context(found).trace_id, "032x") == TRACEPARENT[3:35]
+    assert baggage.get_all(found) == {}
+    assert extract({**{f"h{n}": "v" for n in range(128)}, "traceparent": TRACEPARENT}) == {}

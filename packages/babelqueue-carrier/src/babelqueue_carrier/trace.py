@@ -11,6 +11,7 @@ import costs about 30 ms.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import uuid
 from collections.abc import Mapping
@@ -22,6 +23,10 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from babelqueue_carrier.headers import ASCII_WHITESPACE, Headers, clean
 
+MAX_HEADERS = 128
+MAX_NAME = 256
+MAX_VALUE = 8192
+"""What propagators are shown: the first headers, and none that is longer, in characters."""
 _HEX_32 = re.compile(r"[0-9a-fA-F]{32}", re.ASCII)
 
 
@@ -85,7 +90,7 @@ def creation(
     the flag would overrule a sampler set to 0, so ``provider``'s sampler is asked as for a new
     trace: for a CONSUMER span of this ``name`` and these ``attributes``.
     """
-    context = propagate.extract(headers, context=Context())
+    context = propagate.extract(_bounded(headers), context=Context())
     span_context = trace.get_current_span(context).get_span_context()
     if span_context.is_valid or not trace_id.strip(ASCII_WHITESPACE):
         return Creation(context, span_context)
@@ -103,8 +108,17 @@ def creation(
 
 def given_span_context(headers: Headers) -> SpanContext:
     """Return the span context that ``headers`` name; an invalid one when they name none."""
-    context = propagate.extract(headers, context=Context())
+    context = propagate.extract(_bounded(headers), context=Context())
     return trace.get_current_span(context).get_span_context()
+
+
+def _bounded(headers: Headers) -> dict[str, str]:
+    """Keep a hostile producer's headers out of contexts and spans; handlers get all of them."""
+    return {
+        name: value
+        for name, value in itertools.islice(headers.items(), MAX_HEADERS)
+        if len(name) <= MAX_NAME and len(value) <= MAX_VALUE
+    }
 
 
 def _root_decision(
