@@ -59,6 +59,15 @@ def chaos(session: nox.Session) -> None:
 
 
 @nox.session
+def soak(session: nox.Session) -> None:
+    """Mixed workers that are killed all the time: ``nox -s soak [-- MESSAGES]``."""
+    install(session, "tests")
+    session.run(
+        "python", "-m", "tests.chaos.soak", *session.posargs, env={"PYTHONPATH": "examples"}
+    )
+
+
+@nox.session
 def conformance(session: nox.Session) -> None:
     """The public conformance suite: ``nox -s conformance [-- SECTION …]``."""
     install(session, "tests")

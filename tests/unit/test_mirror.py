@@ -13,7 +13,7 @@ import babelqueue_redis
 
 HERE = Path(babelqueue_redis.__file__).parent
 MIRRORED = ("publisher", "consumer", "settler", "seen_store")
-"""Not mirrored, by name: driver, worker."""
+"""Not mirrored, by name: driver, worker, heartbeat."""
 
 NAMES = [
     (r"\bAsync(?=Redis)", ""),

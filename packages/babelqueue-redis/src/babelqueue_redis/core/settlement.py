@@ -41,7 +41,7 @@ class Settlement(msgspec.Struct, frozen=True):
 
 EXPIRED = (
     "reservation expired: message %r of queue %r is not %s, nothing was touched; it is "
-    "delivered again. Handlers must be shorter than retry_after (%s s)"
+    "delivered again. Without a heartbeat, handlers must be shorter than retry_after (%s s)"
 )
 """What the log says of a settlement that came too late."""
 
