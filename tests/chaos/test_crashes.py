@@ -105,6 +105,22 @@ def test_the_limit_is_an_option(
 
 
 @pytest.mark.parametrize("layout", ["legacy"])
+def test_failures_that_are_left_to_the_sweep_are_no_crashes(
+    publisher: RedisPublisher, consumer_of: Make, store: Store
+) -> None:
+    """Such a message comes back for ever, as asked for."""
+
+    def fail(_: object) -> None:
+        raise ValueError
+
+    publisher.publish("urn:a", {})
+    consumer = consumer_of({"urn:a": fail}, on_failure="leave", on_error=lambda *_: None)
+    for _ in range(5):
+        assert consumer.poll(0) is Outcome.LEFT
+        store.expire()
+
+
+@pytest.mark.parametrize("layout", ["legacy"])
 @pytest.mark.parametrize("end", ["acked", "retried", "dead_lettered", "dropped"])
 def test_a_count_ends_with_its_message(
     publisher: RedisPublisher, consumer_of: Make, store: Store, queue: str, end: str

@@ -74,6 +74,8 @@ class Proxy:
             while reply := outer.recv(1 << 20):
                 if not muted.is_set():
                     inner.sendall(reply)
+            if not muted.is_set():
+                inner.shutdown(socket.SHUT_RDWR)  # the server hung up, and so do we
 
 
 @contextlib.contextmanager

@@ -99,8 +99,8 @@ class ConsumerOptions(QueueOptions):
         on_failure: ``release`` gives a failed message back with ``attempts`` raised; ``leave``
             lets it wait for the sweep, ``attempts`` unchanged.
         max_recoveries: How often a message may come back because its worker crashed, before it is
-            dead-lettered without a run; -1 is ``max_tries``, ``None`` is for ever. The zset layout
-            counts deliveries instead, against ``max_tries``.
+            dead-lettered without a run. ``None`` is for ever; -1 is ``max_tries``, or ``None`` with
+            ``on_failure="leave"``. The zset layout counts deliveries instead, as attempts.
         heartbeat: Whether a reservation is extended while its message is handled.
         handler_timeout: How long a handler may run before its reservation is not extended any
             more; ``None`` is ``max_lease``.
@@ -182,7 +182,8 @@ class ConsumerOptions(QueueOptions):
     def _check_counts(self) -> None:
         _integer("max_tries", self.max_tries, 1)
         if self.max_recoveries == -1:
-            object.__setattr__(self, "max_recoveries", self.max_tries)
+            limit = None if self.on_failure == "leave" else self.max_tries
+            object.__setattr__(self, "max_recoveries", limit)
         if self.max_recoveries is not None:
             _integer("max_recoveries", self.max_recoveries, 1, "or None, or -1 for max_tries")
         if self.migration_batch_size != -1:

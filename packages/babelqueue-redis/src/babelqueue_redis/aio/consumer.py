@@ -36,7 +36,8 @@ class AsyncRedisConsumer:
     idempotent. While one runs, a heartbeat extends its message's reservation.
 
     Args:
-        client: A ``redis.Redis``, whose connection settings are used, or a URL.
+        client: A ``redis.Redis`` or ``redis.RedisCluster``, whose connection settings are used, or
+            a URL.
         queue: The logical queue name.
         handlers: URN to handler. A handler takes ``(envelope)``, ``(envelope, raw)`` or
             ``(envelope, raw, headers)``: an ``Envelope``, the message's bytes, a mapping that is

@@ -63,6 +63,10 @@ class Heartbeat:
         if thread is not None:
             self._alarm.release()
 
+    def obeys(self, alarm: threading.Lock) -> bool:
+        """Tell whether an alarm is that of the present thread; two may have started at once."""
+        return alarm is self._alarm
+
     def beat(self) -> float:
         """Extend what is due; return the seconds until the next look."""
         for reservation in self._beats.due(self._driver.monotonic()):
@@ -115,7 +119,7 @@ def _run(ref: weakref.ref[Heartbeat], driver: Driver, alarm: threading.Lock, pau
     """Beat until the alarm rings, or the consumer was forgotten."""
     while not alarm.acquire(timeout=pause):
         heartbeat = ref()
-        if heartbeat is None:
+        if heartbeat is None or not heartbeat.obeys(alarm):
             break
         try:
             pause = heartbeat.beat()

@@ -26,7 +26,8 @@ class RedisPublisher:
     """Publishes messages to one queue. Safe to share between threads.
 
     Args:
-        client: A ``redis.Redis``, whose connection settings are used, or a URL.
+        client: A ``redis.Redis`` or ``redis.RedisCluster``, whose connection settings are used, or
+            a URL.
         queue: The logical queue name.
         layout: How the queue is stored: ``legacy`` or ``zset``. The latter has no place for
             headers and drops them.
