@@ -82,15 +82,12 @@ def deliveries() -> Iterator[Deliveries]:
     hooks.unregister(hook)
 
 
-@pytest.mark.parametrize("how", ["function", "coroutine"])
 def test_a_handler_longer_than_its_lease_runs_once(
-    publisher: RedisPublisher, consumer_of: Make, store: Store, kind: str, how: str
+    publisher: RedisPublisher, consumer_of: Make, store: Store, kind: str
 ) -> None:
     """Although another worker waits for its message."""
-    if (kind, how) == ("sync", "coroutine"):
-        pytest.skip("there are no coroutines")
     log = Log(LONG)
-    handler = log if how == "function" else log.coroutine
+    handler = log if kind == "sync" else log.coroutine
     consumers = [consumer_of({"urn:a": handler}, retry_after=LEASE) for _ in range(2)]
     with running(*consumers):
         publisher.publish("urn:a", {})
@@ -203,6 +200,7 @@ def test_a_hung_handler_does_not_keep_its_message(
         release.set()
 
 
+@pytest.mark.long
 def test_a_message_that_is_not_settled_yet_is_kept_too(
     publisher: RedisPublisher, consumer_of: Make, store: Store, kind: str
 ) -> None:
