@@ -96,6 +96,7 @@ def test_what_goes_in_comes_out(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 @hypothesis.settings(FIXTURES_MAY_LAST, max_examples=2000)
 @hypothesis.given(ELEMENTS)
 def test_what_goes_in_comes_out_at_length(
