@@ -99,6 +99,18 @@ def test_a_dead_letter_queue_in_another_slot_is_refused(
     shell.make("consumer", client, "{orders}", layout=layout, dead_letter_queue="dead{orders}")
 
 
+def test_a_client_of_one_node_is_told_what_to_pass(
+    cluster: Cluster, shell: Shell, queue: str, layout: str
+) -> None:
+    """Where the queue is another node's; on its own it would do, until slots move."""
+    key = f"{{{queue}}}" if layout == "legacy" else f"queues:{{{queue}}}"
+    other = next(node for node in cluster.nodes if node is not cluster.owner(key))
+    url = f"redis://127.0.0.1:{other.port}"
+    with pytest.raises(PublishError, match="pass a RedisCluster") as caught:
+        shell.make("publisher", url, f"{{{queue}}}", layout=layout).publish("urn:a", {})
+    assert not caught.value.may_be_stored
+
+
 @pytest.mark.parametrize("layout", ["zset"])
 def test_a_tag_may_be_in_the_prefix(
     cluster: Cluster, client_of: Callable[[int], Any], shell: Shell, layout: str

@@ -55,10 +55,9 @@ class Nodes:
 
     def follow(self, reply: object) -> bool:
         """Tell whether a reply says that the keys are elsewhere, and go there."""
-        text = str(reply) if isinstance(reply, ResponseError) else ""
-        if not isinstance(reply, MovedError) and not text.startswith("MOVED "):
-            return False  # not every parser of redis-py has a class for it
-        host, _, port = text.rpartition(" ")[2].rpartition(":")
+        if not is_moved(reply):
+            return False
+        host, _, port = str(reply).rpartition(" ")[2].rpartition(":")
         there = (host or self.first[0], int(port))
         self._known = tuple(dict.fromkeys((there, *self._known)))
         return True
@@ -70,6 +69,14 @@ class Nodes:
 def _host(name: bytes | None) -> str:
     """Return a node's name; a node that does not know its own is where it was asked."""
     return "" if name in (None, b"?") else name.decode()
+
+
+def is_moved(reply: object) -> bool:
+    """Tell whether a node answered that the keys are another one's."""
+    if isinstance(reply, MovedError):
+        return True
+    # Not every redis-py makes a class of its own of it.
+    return isinstance(reply, ResponseError) and str(reply).startswith("MOVED ")
 
 
 def connection_of(client: Any) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401 - either kind

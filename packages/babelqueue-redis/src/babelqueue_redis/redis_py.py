@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
 
-from babelqueue_redis.cluster import Nodes, connection_of, is_cluster
+from babelqueue_redis.cluster import Nodes, connection_of, is_cluster, is_moved
 from babelqueue_redis.core.command import Command, ErrorReply
 from babelqueue_redis.errors import CommandRefusedError, ConfigurationError, ConnectionLostError
 from babelqueue_redis.settings import ConsumerOptions, check_timeout
@@ -126,6 +126,8 @@ def result_of(command: Command[T], reply: Any) -> T:  # noqa: ANN401 - bytes, in
     if not isinstance(reply, ResponseError):
         return command.parse(reply)
     message = str(reply).partition(", with args")[0]  # an unknown command's arguments follow
+    if is_moved(reply):
+        message = f"the key is on another node of a cluster ({message}): pass a RedisCluster"
     if command.tolerant:
         return command.parse(ErrorReply(message))
     raise CommandRefusedError(command.refused(message)) from reply
