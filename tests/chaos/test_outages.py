@@ -203,6 +203,7 @@ def test_a_worker_follows_a_promotion(
     with proxy_to(old) as proxy, running(consumer_at(proxy.url)):
         RedisPublisher(proxy.url, queue, layout=layout).publish("urn:a", {"n": 1})
         eventually(lambda: seen.numbers == [1])
+        eventually(Store(master, queue, layout).is_empty)
         replicated(master, replica, port_of(old))
         eventually(lambda: master.info("clients")["blocked_clients"])
         replica.replicaof("NO", "ONE")
@@ -267,6 +268,7 @@ def test_a_worker_follows_a_sentinel(
         with running(consumer_at(client)):
             publisher.publish("urn:a", {"n": 1})
             eventually(lambda: seen.numbers == [1])
+            eventually(Store(replica, queue, layout).is_empty)  # its ack has come that far
             os.kill(master.info("server")["process_id"], signal.SIGKILL)
             eventually(lambda: published(publisher, 2))
             eventually(lambda: 2 in seen.numbers)
