@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -51,14 +52,13 @@ def certificate(tmp_path: Path) -> tuple[str, str]:
 @pytest.fixture
 def tls_url(own_server: Start, certificate: tuple[str, str]) -> str:
     """A server that speaks TLS."""
-    port = free_port()
-    words = ("--tls-port", str(port), "--tls-auth-clients", "no")
     files = ("--tls-cert-file", certificate[0], "--tls-key-file", certificate[1])
-    try:
-        own_server(*words, *files)
-    except NoRedisError:
-        pytest.skip("this Redis was built without TLS")
-    return f"rediss://127.0.0.1:{port}/0"
+    for _ in range(3):  # somebody may take the port first
+        port = free_port()
+        with contextlib.suppress(NoRedisError):
+            own_server("--tls-port", str(port), "--tls-auth-clients", "no", *files)
+            return f"rediss://127.0.0.1:{port}/0"
+    pytest.skip("this Redis was built without TLS")
 
 
 def test_tls_serves(tls_url: str, certificate: tuple[str, str], serve: Serve, shell: Shell) -> None:
