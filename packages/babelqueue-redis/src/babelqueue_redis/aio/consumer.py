@@ -17,13 +17,7 @@ from babelqueue_redis.errors import ConfigurationError, SettlementError, Transpo
 from babelqueue_redis.layouts import layout_of
 from babelqueue_redis.redis_py import LONGEST_BLOCK
 from babelqueue_redis.settings import ConsumerOptions, check_timeout
-from babelqueue_redis.values import (
-    Delivery,
-    Destination,
-    Outcome,
-    Reservation,
-    counts_as_failure,
-)
+from babelqueue_redis.values import Delivery, Destination, Outcome, Reservation, counts_as_failure
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
@@ -62,6 +56,7 @@ class AsyncRedisConsumer:
         block_timeout: float = 5,
         max_tries: int = 3,
         dead_letter_queue: str | None = "",
+        dead_letter_max_length: int | None = None,
         unknown_urn: str = "fail",
         on_unknown_urn: Callable[..., Any] | None = None,
         on_error: Callable[..., Any] | None = None,
@@ -84,6 +79,7 @@ class AsyncRedisConsumer:
             block_timeout=block_timeout,
             max_tries=max_tries,
             dead_letter_queue=dead_letter_queue,
+            dead_letter_max_length=dead_letter_max_length,
             unknown_urn=unknown_urn,
             on_unknown_urn=on_unknown_urn,
             on_error=on_error,

@@ -19,7 +19,14 @@ from babelqueue_redis import lua
 from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op
 from babelqueue_redis.core.settlement import Settlement
 from babelqueue_redis.errors import CommandRefusedError, ConfigurationError
-from babelqueue_redis.layouts.protocol import Message, clock, pause_after, shortest_block
+from babelqueue_redis.layouts.protocol import (
+    Message,
+    clock,
+    kept,
+    pause_after,
+    settled,
+    shortest_block,
+)
 from babelqueue_redis.values import Outcome, Reservation
 
 _CHUNK = 500
@@ -112,8 +119,8 @@ class LegacyLayout:
         elif outcome in (Outcome.RETRIED, Outcome.DEAD_LETTERED):
             target = settlement.dead_letter_queue or self.queue
             value = frame_value(settlement.body, reservation.headers)
-            keys, args = (*keys, target), (*args, value)
-        return Command(lua.LEGACY_SETTLE, keys, args, bool)
+            keys, args = (*keys, target), (*args, value, *kept(settlement))
+        return Command(lua.LEGACY_SETTLE, keys, args, lambda reply: settled(settlement, reply))
 
     def wait(self, seconds: float, idle: int) -> Command[float]:
         """Move the head to the head: it blocks while there is none, and takes nothing.
