@@ -12,7 +12,7 @@ import pytest
 import babelqueue_redis
 
 HERE = Path(babelqueue_redis.__file__).parent
-MIRRORED = ("publisher", "consumer")
+MIRRORED = ("publisher", "consumer", "queue")
 """Not mirrored, by name: driver, worker."""
 
 NAMES = [

@@ -13,13 +13,17 @@
 
     consumer.run()
 
-``AsyncRedisPublisher`` and ``AsyncRedisConsumer`` are the same for asyncio.
+``RedisQueue`` is for operators. ``AsyncRedisPublisher``, ``AsyncRedisConsumer`` and
+``AsyncRedisQueue`` are the same for asyncio.
 """
 
 from __future__ import annotations
 
 from babelqueue_redis.aio.consumer import AsyncRedisConsumer
 from babelqueue_redis.aio.publisher import AsyncRedisPublisher
+from babelqueue_redis.aio.queue import AsyncRedisQueue
+from babelqueue_redis.core.redriving import Moved, Redriven
+from babelqueue_redis.core.stored import Counts, DeadLetter, StoredMessage
 from babelqueue_redis.envelope import Envelope, Meta
 from babelqueue_redis.errors import (
     BabelQueueError,
@@ -37,29 +41,37 @@ from babelqueue_redis.errors import (
 )
 from babelqueue_redis.sync.consumer import RedisConsumer
 from babelqueue_redis.sync.publisher import RedisPublisher
+from babelqueue_redis.sync.queue import RedisQueue
 from babelqueue_redis.values import Delivery, Outcome, Publication, Reservation
 
 __all__ = [
     "AsyncRedisConsumer",
     "AsyncRedisPublisher",
+    "AsyncRedisQueue",
     "BabelQueueError",
     "CommandRefusedError",
     "ConfigurationError",
     "ConnectionLostError",
+    "Counts",
+    "DeadLetter",
     "Delivery",
     "Envelope",
     "EnvelopeError",
     "ExhaustedError",
     "HeaderError",
     "Meta",
+    "Moved",
     "Outcome",
     "PoisonError",
     "Publication",
     "PublishError",
     "RedisConsumer",
     "RedisPublisher",
+    "RedisQueue",
+    "Redriven",
     "Reservation",
     "SettlementError",
+    "StoredMessage",
     "TransportError",
     "UnknownUrnError",
 ]

@@ -55,8 +55,9 @@ class LegacyLayout:
             batch: How many expired reservations one sweep moves at most; -1 is all.
         """
         self.queue = queue
-        self._processing = f"{queue}:processing"
-        self._keys = (queue, self._processing, f"{self._processing}:deadlines")
+        self.processing = f"{queue}:processing"
+        self.deadlines = f"{self.processing}:deadlines"
+        self._keys = (queue, self.processing, self.deadlines)
         self._lease: Arg = "" if lease is None else lease
         self._batch = batch
 
