@@ -10,12 +10,18 @@ from typing_extensions import assert_type
 
 from babelqueue_carrier import extract, frame_value, headers_of, inject, unframe
 from babelqueue_redis import (
+    AsyncRedisQueue,
+    Counts,
     Envelope,
+    Moved,
     Outcome,
     PublishError,
     RedisConsumer,
     RedisPublisher,
+    RedisQueue,
+    Redriven,
     Reservation,
+    StoredMessage,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +47,22 @@ assert_type(handler(Envelope("urn:a"), b"", {}), int)
 assert_type(consumer.reserve(), Reservation | None)
 assert_type(consumer.poll(0), Outcome | None)
 assert_type(consumer.run(lambda: True), int)
+
+operator = RedisQueue(redis.Redis(), "orders", layout="zset")
+assert_type(operator.counts(), Counts)
+assert_type(operator.peek(10, "dead"), list[StoredMessage])
+assert_type(operator.purge(), int)
+done = operator.redrive(select=lambda message: message.dead_letter.reason == "failed", dry_run=True)
+assert_type(done, Redriven)
+assert_type(done.moved, tuple[Moved, ...])
+
+
+async def operate(queue: AsyncRedisQueue) -> None:
+    """Await the same."""
+    assert_type(await queue.counts(), Counts)
+    assert_type(await queue.peek(), list[StoredMessage])
+    assert_type(await queue.redrive("elsewhere", limit=1), Redriven)
+
 
 assert_type(frame_value(b"", {"k": "v"}), bytes)
 assert_type(unframe(b""), tuple[bytes, dict[str, str]])

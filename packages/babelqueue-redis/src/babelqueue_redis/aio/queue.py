@@ -100,9 +100,10 @@ class AsyncRedisQueue:
 
         A message that goes back has no ``dead_letter`` block and ``attempts`` 0; its headers and
         all else are what they were. Each goes by one atomic script, so that consumers and other
-        redrives may work meanwhile. Poison stays, and so does what is no dead letter, what names
-        no queue, and what a consumer of the dead-letter queue has reserved. What is dead-lettered
-        after the start is not looked at. Progress is logged, at level INFO.
+        redrives may work meanwhile; of what they move, this one may miss a neighbour: call it
+        again. Poison stays, and so does what is no dead letter, what names no queue, and what a
+        consumer of the dead-letter queue has reserved. What is dead-lettered after the start is
+        not looked at. Progress is logged, at level INFO.
 
         Args:
             to: Where all of them go, instead of to ``dead_letter.original_queue``.
