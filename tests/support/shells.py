@@ -16,8 +16,10 @@ import redis.asyncio
 from babelqueue_redis import (
     AsyncRedisConsumer,
     AsyncRedisPublisher,
+    AsyncRedisQueue,
     RedisConsumer,
     RedisPublisher,
+    RedisQueue,
 )
 from babelqueue_redis.aio.driver import Driver as AsyncDriver
 from babelqueue_redis.sync.driver import Driver
@@ -25,6 +27,7 @@ from babelqueue_redis.sync.driver import Driver
 KINDS: dict[str, tuple[Any, Any]] = {
     "publisher": (RedisPublisher, AsyncRedisPublisher),
     "consumer": (RedisConsumer, AsyncRedisConsumer),
+    "queue": (RedisQueue, AsyncRedisQueue),
     "driver": (Driver, AsyncDriver),
 }
 

@@ -13,13 +13,19 @@ from babelqueue_carrier import extract, frame_value, headers_of, inject, unframe
 from babelqueue_redis import (
     AsyncRedisConsumer,
     AsyncRedisPublisher,
+    AsyncRedisQueue,
+    Counts,
     Envelope,
+    Moved,
     Outcome,
     PublishError,
     RedisConsumer,
     RedisPublisher,
+    RedisQueue,
     RedisSeenStore,
+    Redriven,
     Reservation,
+    StoredMessage,
     idempotent,
 )
 from babelqueue_redis.testing import MemoryMessage, call_handler, in_memory
@@ -70,6 +76,21 @@ async def asynchronous() -> None:
 consumer.handler("urn:a")(idempotent(handler, RedisSeenStore("redis://127.0.0.1")))
 with in_memory(publisher, consumer) as queues:
     assert_type(queues.drain(consumer), list[Outcome])
+operator = RedisQueue(redis.Redis(), "orders", layout="zset")
+assert_type(operator.counts(), Counts)
+assert_type(operator.peek(10, "dead"), list[StoredMessage])
+assert_type(operator.purge(), int)
+done = operator.redrive(select=lambda message: message.dead_letter.reason == "failed", dry_run=True)
+assert_type(done, Redriven)
+assert_type(done.moved, tuple[Moved, ...])
+
+
+async def operate(queue: AsyncRedisQueue) -> None:
+    """Await the same."""
+    assert_type(await queue.counts(), Counts)
+    assert_type(await queue.peek(), list[StoredMessage])
+    assert_type(await queue.redrive("elsewhere", limit=1), Redriven)
+
 
 assert_type(frame_value(b"", {"k": "v"}), bytes)
 assert_type(unframe(b""), tuple[bytes, dict[str, str]])

@@ -41,14 +41,15 @@ def test_a_script_is_short_and_builds_no_keys(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_the_first_write_of_a_script_is_a_zrem(path: Path) -> None:
-    """So that it may go on when the server is at maxmemory."""
+def test_the_first_write_of_a_script_is_one_that_maxmemory_allows(path: Path) -> None:
+    """So that it may go on there."""
     if path.name == "zset_publish.lua":
         return  # a publish has to fail then
+    allowed = {"ZREM", "LREM", "LPOP", "LTRIM", "UNLINK"}
     _, code = split(path)
     writes = [
         command
         for command in re.findall(r"redis\.call\(\s*'(\w+)'", code)
-        if command in {"ZREM", "ZADD", "RPUSH", "LREM", "LMOVE", "LPOP", "DEL"}
+        if command in allowed | {"ZADD", "RPUSH", "LMOVE"}
     ]
-    assert writes[0] == "ZREM"
+    assert not writes or writes[0] in allowed

@@ -12,7 +12,7 @@ import pytest
 import babelqueue_redis
 
 HERE = Path(babelqueue_redis.__file__).parent
-MIRRORED = ("publisher", "consumer", "settler", "seen_store")
+MIRRORED = ("publisher", "consumer", "settler", "seen_store", "queue")
 """Not mirrored, by name: driver, worker."""
 
 NAMES = [

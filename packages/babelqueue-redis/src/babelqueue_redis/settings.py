@@ -85,6 +85,8 @@ class ConsumerOptions(QueueOptions):
         max_tries: How often a failing handler runs before the message is dead-lettered.
         dead_letter_queue: Its name, by default ``<queue>.dlq``. ``None`` drops exhausted messages
             and those with an unknown URN; poison still goes to ``<queue>.dlq``.
+        dead_letter_max_length: How many dead letters that queue keeps: when one is added beyond
+            it, the oldest go. ``None`` keeps all.
         unknown_urn: What happens to a message that no handler takes: ``fail`` retries it, then
             dead-letters it; ``delete``; ``release`` gives it back unchanged; ``dead_letter``.
         on_unknown_urn: A handler for such messages instead, with the signature of a handler.
@@ -107,6 +109,7 @@ class ConsumerOptions(QueueOptions):
     block_timeout: float = 5
     max_tries: int = 3
     dead_letter_queue: str | None = ""
+    dead_letter_max_length: int | None = None
     unknown_urn: str = "fail"
     on_unknown_urn: Callable[..., Any] | None = None
     on_error: Callable[..., Any] | None = None
@@ -160,9 +163,11 @@ class ConsumerOptions(QueueOptions):
         self._check_delayed("retry_backoff", self.retry_backoff)
 
     def _check_counts(self) -> None:
-        _integer("max_tries", self.max_tries, 1)
+        check_count("max_tries", self.max_tries)
+        if self.dead_letter_max_length is not None:
+            check_count("dead_letter_max_length", self.dead_letter_max_length, also="or None")
         if self.migration_batch_size != -1:
-            _integer("migration_batch_size", self.migration_batch_size, 1, "or -1 for all")
+            check_count("migration_batch_size", self.migration_batch_size, also="or -1 for all")
         _one_of("prefetch", self.prefetch, ("auto", 1))
         _one_of("concurrency", self.concurrency, (1,))
 
@@ -215,6 +220,17 @@ def check_timeout(seconds: float, option: str = "timeout", low: float = -math.in
     return seconds
 
 
+def check_count(option: str, value: object, high: float = math.inf, also: str = "") -> None:
+    """Refuse what is no whole number from 1 to ``high``.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= high:
+        ceiling = "" if high == math.inf else f" and at most {high}"
+        _refuse(option, value, f"a whole number of at least 1{ceiling} {also}".rstrip())
+
+
 def check_url(url: str) -> None:
     """Refuse a Redis URL that cannot be read, or that carries options of ours.
 
@@ -250,11 +266,6 @@ def _number(option: str, value: object, low: float, high: float, also: str = "")
         floor = "" if low == -math.inf else f" of at least {low:g}"
         ceiling = "" if high == math.inf else f" and at most {high:g}"
         _refuse(option, value, f"a number of seconds{floor}{ceiling} {also}".rstrip())
-
-
-def _integer(option: str, value: object, low: int, also: str = "") -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < low:
-        _refuse(option, value, f"a whole number of at least {low} {also}".rstrip())
 
 
 def _refuse(option: str, value: object, wanted: str) -> NoReturn:

@@ -19,6 +19,8 @@ Arg = bytes | str | int
 Trip = tuple["Command[Any]", ...]
 Op = Generator[Trip, list[Any], T]
 
+_ONE_SLOT = ". On a cluster, queues that work together need names with one hash tag: {orders}"
+
 
 class Script(msgspec.Struct, frozen=True):
     """A Lua script: its name for errors, its source, and the SHA-1 that Redis knows it by."""
@@ -61,7 +63,8 @@ class Command(msgspec.Struct, Generic[T], frozen=True):
     def refused(self, message: str) -> str:
         """Return what to tell when Redis answered with an error."""
         name = self.verb.name if isinstance(self.verb, Script) else self.verb
-        return f"Redis refused {name} on {', '.join(map(str, self.keys))}: {message}"
+        hint = _ONE_SLOT if "same slot" in message else ""
+        return f"Redis refused {name} on {', '.join(map(str, self.keys))}: {message}{hint}"
 
     def wire(self, *, load: bool = False) -> tuple[Arg, ...]:
         """Return what to send.

@@ -31,12 +31,14 @@ class Settlement(msgspec.Struct, frozen=True):
         body: The envelope to write instead, for ``RETRIED`` and ``DEAD_LETTERED``.
         dead_letter_queue: Where a dead letter goes.
         delay: How long a retry is kept back, in seconds.
+        dead_letter_max_length: How many dead letters stay there; ``None`` is all.
     """
 
     outcome: Outcome
     body: bytes = b""
     dead_letter_queue: str = ""
     delay: float = 0
+    dead_letter_max_length: int | None = None
 
 
 EXPIRED = (
@@ -105,7 +107,12 @@ def settlement(
         return Settlement(outcome)
     write = dead_letter.poison_record if delivery.envelope is None else dead_letter.record
     block = _block(delivery, error, options, now_ms)
-    return Settlement(outcome, write(body, block), options.dead_letter_target)
+    return Settlement(
+        outcome,
+        write(body, block),
+        options.dead_letter_target,
+        dead_letter_max_length=options.dead_letter_max_length,
+    )
 
 
 def failure(delivery: Delivery) -> tuple[object, ...]:

@@ -19,7 +19,14 @@ from babelqueue_redis import lua
 from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op
 from babelqueue_redis.core.settlement import Settlement
 from babelqueue_redis.errors import CommandRefusedError, ConfigurationError
-from babelqueue_redis.layouts.protocol import Message, clock, pause_after, shortest_block
+from babelqueue_redis.layouts.protocol import (
+    Message,
+    clock,
+    kept,
+    pause_after,
+    settled,
+    shortest_block,
+)
 from babelqueue_redis.values import Outcome, Reservation
 
 _CHUNK = 500
@@ -48,8 +55,9 @@ class LegacyLayout:
             batch: How many expired reservations one sweep moves at most; -1 is all.
         """
         self.queue = queue
-        self._processing = f"{queue}:processing"
-        self._keys = (queue, self._processing, f"{self._processing}:deadlines")
+        self.processing = f"{queue}:processing"
+        self.deadlines = f"{self.processing}:deadlines"
+        self._keys = (queue, self.processing, self.deadlines)
         self._lease: Arg = "" if lease is None else lease
         self._batch = batch
 
@@ -112,8 +120,8 @@ class LegacyLayout:
         elif outcome in (Outcome.RETRIED, Outcome.DEAD_LETTERED):
             target = settlement.dead_letter_queue or self.queue
             value = frame_value(settlement.body, reservation.headers)
-            keys, args = (*keys, target), (*args, value)
-        return Command(lua.LEGACY_SETTLE, keys, args, bool)
+            keys, args = (*keys, target), (*args, value, *kept(settlement))
+        return Command(lua.LEGACY_SETTLE, keys, args, lambda reply: settled(settlement, reply))
 
     def wait(self, seconds: float, idle: int) -> Command[float]:
         """Move the head to the head: it blocks while there is none, and takes nothing.
