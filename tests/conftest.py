@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from babelqueue_redis import RedisConsumer, RedisPublisher
 from kit.redis_server import NoRedisError, any_binary, private_server
+from tests.interop.laravel.peers import laravel_version
 from tests.support.instrumented import instrumented
 from tests.support.server import Client, redis_is_required, shared_url
 from tests.support.shells import Shell
@@ -140,3 +141,16 @@ def own_server() -> Iterator[Callable[..., str]]:
     yield start
     for server in servers:
         server.__exit__(None, None, None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which Laravel the tests spoke to."""
+    passed = [report.nodeid for report in terminalreporter.getreports("passed")]
+    real, stand_in = (
+        sum(f"[{peer}-" in each for each in passed) for peer in ("laravel", "stand-in")
+    )
+    if stand_in:
+        who = laravel_version() or "which is not here"
+        terminalreporter.write_line(
+            f"Laravel: {real} tests passed with the real one ({who}), {stand_in} with the stand-in"
+        )

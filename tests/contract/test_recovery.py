@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -16,10 +17,15 @@ from babelqueue_redis.layouts import LegacyLayout
 from babelqueue_redis.sync.driver import Driver
 from babelqueue_redis.values import Reservation
 from tests.support.server import Client
+from tests.support.shells import Shell
+from tests.support.store import Store
+from tests.support.waiting import eventually
 
 Make = Callable[..., RedisConsumer]
 BODY = b'{"job": "urn:a",  "attempts": 2, "data": {"f": 1.0}}'
 NOW = 1_000_000.5
+BOTH_LAYOUTS = pytest.mark.parametrize("layout", ["legacy", "zset"])
+BOTH_SHELLS = pytest.mark.parametrize("kind", ["sync", "aio"])
 
 
 def take(driver: Driver, layout: LegacyLayout, now: float | None = NOW) -> Reservation:
@@ -48,15 +54,20 @@ def test_an_expired_reservation_comes_back_byte_for_byte(client: Client, queue: 
     assert client.llen(f"{queue}:processing") == client.zcard(f"{queue}:processing:deadlines") == 0
 
 
-def test_the_deadline_is_the_servers_time_plus_the_lease(client: Client, queue: str) -> None:
+@BOTH_LAYOUTS
+@BOTH_SHELLS
+def test_the_deadline_is_the_servers_time_plus_the_lease(
+    publisher: RedisPublisher, consumer_of: Make, store: Store
+) -> None:
     """Whatever the worker's own clock says."""
-    driver, layout = Driver(client), LegacyLayout(queue, 90)
-    client.rpush(queue, BODY)
-    before = client.time()[0]
-    taken = take(driver, layout, None)
-    after = client.time()[0]
-    ((member, score),) = client.zrange(f"{queue}:processing:deadlines", 0, -1, withscores=True)
-    assert member == f"{taken.token}:".encode() + BODY
+    publisher.publish("urn:a", {})
+    before = store.client.time()[0]
+    taken = consumer_of(retry_after=89.5).reserve(0)
+    after = store.client.time()[0]
+    assert taken is not None
+    ((member, score),) = store.client.zrange(store.deadlines_key, 0, -1, withscores=True)
+    token = f"{taken.token}:".encode() if store.layout == "legacy" else b""
+    assert member == token + taken.stored
     assert before + 90 <= score <= after + 90
     assert score == int(score)
 
@@ -100,21 +111,17 @@ def test_a_late_settlement_touches_nothing(client: Client, queue: str, end: Sett
     assert client.llen(f"{queue}:processing") == 0
 
 
+@BOTH_LAYOUTS
+@BOTH_SHELLS
 def test_a_late_ack_is_reported(
     publisher: RedisPublisher,
     consumer_of: Make,
-    client: Client,
+    store: Store,
     queue: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """By the outcome and by one warning that says what to do."""
-
-    def steal(_: object) -> None:
-        client.zrem(
-            f"{queue}:processing:deadlines", *client.zrange(f"{queue}:processing:deadlines", 0, -1)
-        )
-
-    consumer = consumer_of({"urn:a": steal})
+    consumer = consumer_of({"urn:a": lambda envelope: store.client.delete(store.deadlines_key)})
     publisher.publish("urn:a", {})
     with caplog.at_level(logging.WARNING):
         assert consumer.poll(0) is Outcome.EXPIRED
@@ -242,24 +249,41 @@ def test_a_sweep_moves_about_a_mebibyte_in_one_call(client: Client, queue: str) 
     assert client.lrange(queue, 0, -1) == elements
 
 
-@pytest.mark.parametrize("denied", ["-lpos", "-zrangebyscore"])
+@BOTH_SHELLS
+@pytest.mark.parametrize(
+    ("layout", "denied"),
+    [("legacy", "lpos"), ("legacy", "zrangebyscore"), ("zset", "zrangebyscore")],
+)
 def test_a_sweep_that_is_refused_strands_nothing(
-    own_server: Callable[..., str], denied: str
+    own_server: Callable[..., str], shell: Shell, layout: str, denied: str
 ) -> None:
     """What is there is delivered; the refusal is raised once nothing is."""
     url = own_server()
-    admin = redis.Redis.from_url(url)
-    rules = {"enabled": True, "passwords": "+pw", "keys": "*", "commands": ["+@all", denied]}
-    admin.acl_setuser("worker", **rules)  # type: ignore[arg-type]
-    RedisPublisher(url, "orders").publish_many([("urn:a", {})] * 3)
-    fill(admin, "orders", 1)
-    handlers = {"urn:a": lambda envelope: None}
-    restricted = url.replace("redis://", "redis://worker:pw@")
-    consumer = RedisConsumer(restricted, "orders", handlers, retry_after=None)
+    store = Store(redis.Redis.from_url(url), "orders", layout)
+    RedisPublisher(url, "orders", layout=layout).publish_many([("urn:a", {})] * 4)
+    assert RedisConsumer(url, "orders", layout=layout).reserve(0)
+    store.expire()
+    restricted = restrict(store.client, url, denied)
+    consumer = shell.make("consumer", restricted, "orders", {"urn:a": ignore}, layout=layout)
     assert [consumer.poll(0) for _ in range(3)] == [Outcome.ACKED] * 3
-    with pytest.raises(CommandRefusedError, match="legacy_sweep on orders"):
+    script = {"legacy": "legacy_sweep on orders", "zset": "zset_migrate on queues:orders"}[layout]
+    with pytest.raises(CommandRefusedError, match=script):
         consumer.poll(0)
-    assert admin.llen("orders:processing") == 1
+    assert store.counts() == {"reserved": 1}
+
+
+def restrict(admin: Client, url: str, denied: str) -> str:
+    """Return the URL of a user who may send all commands but one."""
+    rules = {"enabled": True, "passwords": "+p/w:@", "keys": "*"}
+    admin.acl_setuser("worker", **rules, commands=["+@all", f"-{denied}"])
+    return url.replace("redis://", "redis://worker:p%2Fw%3A%40@")
+
+
+def ignore(_: object) -> None:
+    """A handler that does nothing."""
+
+
+WAITS = pytest.mark.parametrize(("layout", "wait"), [("legacy", "blmove"), ("zset", "blpop")])
 
 
 def test_a_settlement_searches_from_the_newest(client: Client, queue: str) -> None:
@@ -271,14 +295,16 @@ def test_a_settlement_searches_from_the_newest(client: Client, queue: str) -> No
     assert client.lrange(f"{queue}:processing", 0, -1) == [BODY, b"between"]
 
 
-def test_a_denied_wait_does_not_spin(own_server: Callable[..., str]) -> None:
+@WAITS
+@BOTH_SHELLS
+def test_a_denied_wait_does_not_spin(
+    own_server: Callable[..., str], shell: Shell, layout: str, wait: str
+) -> None:
     """Its pauses double, from 100 ms to 1 s."""
     url = own_server()
     admin = redis.Redis.from_url(url)
-    rules = {"enabled": True, "passwords": "+pw", "keys": "*", "commands": ["+@all", "-blmove"]}
-    admin.acl_setuser("worker", **rules)  # type: ignore[arg-type]
-    RedisConsumer(url.replace("redis://", "redis://worker:pw@"), "orders").poll(1)
-    assert admin.info("commandstats")["cmdstat_blmove"]["rejected_calls"] <= 5
+    shell.make("consumer", restrict(admin, url, wait), "orders", layout=layout).poll(1)
+    assert admin.info("commandstats")[f"cmdstat_{wait}"]["rejected_calls"] <= 5
     pauses = [layout_wait(idle) for idle in range(8)]
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0]
 
@@ -298,23 +324,24 @@ def test_reserving_finds_what_a_later_chunk_brought_back(client: Client, queue: 
     assert take(driver, layout).body == BODY
 
 
+@BOTH_LAYOUTS
+@BOTH_SHELLS
 def test_an_idle_consumer_is_woken_by_a_message(
-    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
+    publisher: RedisPublisher, consumer_of: Make, client: Client
 ) -> None:
     """It blocks on the queue and takes nothing while it waits."""
-    import threading  # noqa: PLC0415 - for this test
-
-    consumer = consumer_of({"urn:a": lambda envelope: None})
+    consumer = consumer_of({"urn:a": ignore})
     outcomes: list[Outcome | None] = []
     thread = threading.Thread(target=lambda: outcomes.append(consumer.poll(60)))
     thread.start()
-    while not client.info("clients")["blocked_clients"]:
-        time.sleep(0.01)
+    eventually(lambda: client.info("clients")["blocked_clients"])
     publisher.publish("urn:a", {})
     thread.join(60)
     assert outcomes == [Outcome.ACKED]
 
 
+@BOTH_LAYOUTS
+@BOTH_SHELLS
 def test_a_wait_ends_when_it_should(consumer_of: Make) -> None:
     """Not early; an attempt without waiting does not wait."""
     start = time.monotonic()
@@ -323,8 +350,10 @@ def test_a_wait_ends_when_it_should(consumer_of: Make) -> None:
     assert consumer_of().poll(-5) is None
 
 
+@BOTH_LAYOUTS
+@BOTH_SHELLS
 def test_an_expired_message_is_found_while_waiting(
-    publisher: RedisPublisher, consumer_of: Make
+    publisher: RedisPublisher, consumer_of: Make, layout: str
 ) -> None:
     """A worker that sleeps in the queue still sweeps: the crash of another ends in a delivery."""
     seen: list[int] = []
@@ -333,35 +362,37 @@ def test_an_expired_message_is_found_while_waiting(
     assert crashed.reserve(0) is not None
     waiting = consumer_of({"urn:a": lambda envelope: seen.append(envelope.attempts)})
     assert waiting.poll(60) is Outcome.ACKED
-    assert seen == [0]
+    assert seen == [0 if layout == "legacy" else 1]
 
 
+@WAITS
+@BOTH_SHELLS
 def test_a_denied_blocking_command_is_replaced_by_short_sleeps(
-    own_server: Callable[..., str],
+    own_server: Callable[..., str], shell: Shell, layout: str, wait: str
 ) -> None:
-    """An ACL may forbid BLMOVE; the queue is served all the same."""
+    """An ACL may forbid it; the queue is served all the same."""
     url = own_server()
-    rules = {"enabled": True, "passwords": "+p/w:@", "keys": "*", "commands": ["+@all", "-blmove"]}
-    redis.Redis.from_url(url).acl_setuser("worker", **rules)  # type: ignore[arg-type]
-    restricted = url.replace("redis://", "redis://worker:p%2Fw%3A%40@")
-    consumer = RedisConsumer(restricted, "orders", {"urn:a": lambda envelope: None})
+    restricted = restrict(redis.Redis.from_url(url), url, wait)
+    consumer = shell.make("consumer", restricted, "orders", {"urn:a": ignore}, layout=layout)
     assert consumer.poll(0.3) is None
-    RedisPublisher(url, "orders").publish("urn:a", {})
+    RedisPublisher(url, "orders", layout=layout).publish("urn:a", {})
     assert consumer.poll(5) is Outcome.ACKED
 
 
+@BOTH_LAYOUTS
+@BOTH_SHELLS
 def test_the_pull_api_hands_out_and_settles(
-    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
+    publisher: RedisPublisher, consumer_of: Make, store: Store, queue: str
 ) -> None:
     """``reserve`` and ``handle`` are ``poll`` in two steps."""
-    consumer = consumer_of({"urn:a": lambda envelope: None})
+    consumer = consumer_of({"urn:a": ignore})
     publisher.publish("urn:a", {}, headers={"k": "v"})
     reservation = consumer.reserve(0)
     assert reservation is not None
     assert reservation.queue == queue
-    assert reservation.headers == {"k": "v"}
+    assert reservation.headers == ({"k": "v"} if store.layout == "legacy" else {})
     assert json.loads(reservation.body)["job"] == "urn:a"
-    assert client.llen(f"{queue}:processing") == 1
+    assert store.counts() == {"reserved": 1}
     assert consumer.handle(reservation) is Outcome.ACKED
-    assert client.llen(f"{queue}:processing") == 0
+    assert store.counts() == {}
     assert consumer.reserve(0) is None

@@ -99,8 +99,12 @@ def result_of(command: Command[T], reply: Any) -> T:  # noqa: ANN401 - bytes, in
 
 
 def shows_a_demoted_master(replies: list[Any]) -> bool:
-    """Tell whether a connection is to be left, so that the next one finds the master."""
-    return any(isinstance(reply, ReadOnlyError) for reply in replies)
+    """Tell whether a connection is to be left, so that the next one finds the master.
+
+    Redis 6.2 wraps what a script is refused with into an error of its own.
+    """
+    errors = [reply for reply in replies if isinstance(reply, ResponseError)]
+    return any(isinstance(error, ReadOnlyError) or "-READONLY" in str(error) for error in errors)
 
 
 def _kwargs(given: dict[str, Any], block: float) -> dict[str, Any]:

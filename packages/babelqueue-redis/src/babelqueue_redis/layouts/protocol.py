@@ -79,8 +79,8 @@ def settled(settlement: Settlement, reply: int) -> bool:
 
 
 def shortest_block(seconds: float) -> str:
-    """Return a blocking command's timeout; Redis would take 0 for "for ever"."""
-    return f"{max(seconds, 0.001):.3f}"
+    """Return a blocking command's timeout: not 0, which is for ever, as 0.001 is to Redis 6.2."""
+    return f"{max(seconds, 0.002):.3f}"
 
 
 def pause_after(idle: int) -> float:
