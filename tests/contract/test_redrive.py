@@ -137,7 +137,7 @@ NUMBERS = st.sampled_from([b"1e400", b"-0", b"123456789012345678901234567890", b
 
 
 @settings(
-    max_examples=50,
+    max_examples=30,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
