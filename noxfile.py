@@ -23,6 +23,8 @@ SMOKE = (
     "tests/contract/test_publish.py",
     "tests/contract/test_consume.py",
     "tests/contract/test_driver.py",
+    "tests/contract/test_asyncio.py",
+    "tests/contract/test_zset.py",
     "tests/contract/test_faults.py",
     "tests/otel",
     "tests/test_examples.py",

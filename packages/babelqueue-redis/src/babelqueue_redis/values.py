@@ -56,7 +56,7 @@ class Destination(msgspec.Struct, frozen=True):
 
     Attributes:
         queue: The logical name.
-        layout: ``legacy``.
+        layout: ``legacy`` or ``zset``.
         address: Host name or socket path of the server, as the client was given it.
         port: TCP port; ``None`` for a socket path.
     """

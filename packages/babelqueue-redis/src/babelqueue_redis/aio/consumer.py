@@ -34,7 +34,7 @@ class AsyncRedisConsumer:
     idempotent, and keep them shorter than ``retry_after``.
 
     Args:
-        client: A ``redis.Redis``, whose connection settings are used, or a URL.
+        client: A ``redis.asyncio.Redis``, whose connection settings are used, or a URL.
         queue: The logical queue name.
         handlers: URN to handler. A handler takes ``(envelope)``, ``(envelope, raw)`` or
             ``(envelope, raw, headers)``: an ``Envelope``, the message's bytes, a mapping that is
@@ -216,8 +216,8 @@ class AsyncRedisConsumer:
 
         Called in the main thread, it handles SIGTERM and SIGINT: no further message is taken, and
         the handler that runs may finish within ``shutdown_timeout``; after that, or on a second
-        signal, it is interrupted with a ``KeyboardInterrupt`` and its message is given back
-        unchanged. When Redis is away it waits, and goes on when Redis is back.
+        signal, it is interrupted and its message is given back unchanged. When Redis is away it
+        waits, and goes on when Redis is back.
 
         Args:
             should_continue: Asked before every wait for a message; a false answer ends the run.
@@ -240,7 +240,7 @@ class AsyncRedisConsumer:
         self._worker.stop()
 
     async def close(self) -> None:
-        """Close the calling thread's connection; a later call opens a new one."""
+        """Close the connection of this thread or loop; a later call opens a new one."""
         await self._driver.close()
 
     async def _reserve(

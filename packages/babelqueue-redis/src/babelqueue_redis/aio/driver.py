@@ -133,37 +133,43 @@ class Driver:
         for index, command in enumerate(commands):
             if isinstance(replies[index], NoScriptError):
                 replies[index] = (await self._exchange([command.wire(load=True)]))[0]
-        if shows_a_demoted_master(replies):
-            await self.close()
         return [result_of(*pair) for pair in zip(commands, replies, strict=True)]
 
     async def _exchange(self, packed: list[tuple[Any, ...]]) -> list[Any]:
+        """Send, and read every reply, when it is this command's turn."""
+        while True:
+            link = self._link_here()
+            async with link.lock:
+                if link is self._link:  # not closed while this command waited
+                    return await self._exchange_on(link, packed)
+
+    async def _exchange_on(self, link: _Link, packed: list[tuple[Any, ...]]) -> list[Any]:
         """Send, and read every reply; whatever interrupts it closes the connection."""
         sent = False
-        link = self._link_here()
-        async with link.lock:
-            try:
-                connection = link.connection
-                if time.monotonic() - link.used > TRUSTED_FOR and await _is_stale(connection):
-                    await connection.disconnect(nowait=True)
-                await connection.connect()
-                sent = True
-                shown = self._shows_spans or hooks.traffic_is_shown()
-                if shown and hasattr(redis.asyncio.Redis.execute_command, "__wrapped__"):
-                    client = self._client_on(link)
-                    replies = [await _ask(client, command) for command in packed]
-                else:
-                    data = connection.pack_commands(packed)
-                    await connection.send_packed_command(data, check_health=False)
-                    replies = [await _reply(connection) for _ in packed]
-            except (RedisError, OSError, asyncio.TimeoutError) as error:
-                await self.close()
-                self._settings.lost(error, sent=sent)
-            except BaseException:
-                await self.close()
-                raise
-            link.used = time.monotonic()
-            return replies
+        try:
+            connection = link.connection
+            if time.monotonic() - link.used > TRUSTED_FOR and await _is_stale(connection):
+                await connection.disconnect(nowait=True)
+            await connection.connect()
+            sent = True
+            shown = self._shows_spans or hooks.traffic_is_shown()
+            if shown and hasattr(redis.asyncio.Redis.execute_command, "__wrapped__"):
+                client = self._client_on(link)
+                replies = [await _ask(client, command) for command in packed]
+            else:
+                data = connection.pack_commands(packed)
+                await connection.send_packed_command(data, check_health=False)
+                replies = [await _reply(connection) for _ in packed]
+        except (RedisError, OSError, asyncio.TimeoutError) as error:
+            await self.close()
+            self._settings.lost(error, sent=sent)
+        except BaseException:
+            await self.close()
+            raise
+        if shows_a_demoted_master(replies):
+            await self.close()
+        link.used = time.monotonic()
+        return replies
 
     def _link_here(self) -> _Link:
         loop = asyncio.get_running_loop()

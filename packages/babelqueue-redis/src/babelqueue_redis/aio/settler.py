@@ -7,7 +7,14 @@ import logging
 from babelqueue_redis import entropy, hooks
 from babelqueue_redis.aio.driver import Driver
 from babelqueue_redis.aio.worker import Lane
-from babelqueue_redis.core.settlement import EXPIRED, Settlement, failure, settlement, unconfirmed
+from babelqueue_redis.core.settlement import (
+    EXPIRED,
+    Settlement,
+    failure,
+    interruption,
+    settlement,
+    unconfirmed,
+)
 from babelqueue_redis.errors import TransportError
 from babelqueue_redis.layouts import Layout
 from babelqueue_redis.settings import ConsumerOptions
@@ -42,6 +49,8 @@ class Settler:
         try:
             if error is not None and counts_as_failure(error):
                 await self._report(error, delivery)
+            elif error is not None:
+                logger.warning(*interruption(delivery, error))
         finally:
             outcome = await self.settle(delivery.reservation, end, delivery.message_id)
         return outcome

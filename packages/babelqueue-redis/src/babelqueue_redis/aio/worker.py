@@ -46,14 +46,16 @@ class Lane:
         A plain function sees the context of the task. It cannot be cancelled: its thread goes on.
         """
         call = prepared(delivery)
-        if delivery.handler is not None and delivery.handler.awaits:
-            await call()
-        else:
-            await _awaited(await asyncio.to_thread(call))
+        await finish(call, awaits=delivery.handler is not None and delivery.handler.awaits)
 
     async def call(self, function: Callable[..., Any], *args: Any) -> None:  # noqa: ANN401
         """Call a user's function, and await what it returns if that is to be awaited."""
         await _awaited(function(*args))
+
+
+async def finish(call: Callable[[], Any], *, awaits: bool) -> None:
+    """Call a handler and see it to its end: a plain function in a thread, what it returns here."""
+    await _awaited(call() if awaits else await asyncio.to_thread(call))
 
 
 async def _awaited(result: object) -> None:

@@ -50,7 +50,7 @@ class Command(msgspec.Struct, Generic[T], frozen=True):
         args: Everything after the keys.
         parse: Turns the reply (``bytes``, ``int``, ``None`` or lists of those) into the result.
         tolerant: An error reply reaches ``parse`` as an :class:`ErrorReply` and raises nothing.
-        blocks: It may wait for long and changes nothing, so that it may be given up at any time.
+        blocks: It may wait for long and takes no message, so that it may be given up at any time.
     """
 
     verb: str | Script

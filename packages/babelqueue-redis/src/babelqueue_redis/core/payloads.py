@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from babelqueue_carrier.errors import qualified_name
 from babelqueue_redis.errors import ConfigurationError, PayloadError
 
 Convert = Callable[[dict[str, Any]], Any]
@@ -53,14 +54,21 @@ def _converted(
 
 
 def _msgspec_says(error: Exception) -> str:
-    return _VALUE.sub(r"\1", str(error)).replace("`$", "`data")
+    """Give what is wrong, and where; of a type's own check only the kind of its error."""
+    if not isinstance(error, msgspec.ValidationError):
+        return qualified_name(error)
+    text = _VALUE.sub(r"\1", str(error)).replace("`$", "`data")
+    if error.__cause__ is None:
+        return text
+    _, at, path = text.rpartition(" - at ")
+    return f"{qualified_name(error.__cause__)}{at}{path if at else ''}"
 
 
 def _pydantic_says(error: Exception) -> str:
-    """Give the first complaint of a ``ValidationError``; its text would repeat the input."""
+    """Give the code and the path of the first complaint; its text may repeat the input."""
     complaints = getattr(error, "errors", None)
     if complaints is None:
-        return str(error)
+        return qualified_name(error)
     first = complaints(include_input=False, include_context=False, include_url=False)[0]
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"])
-    return f"{first['msg']} - at `data{path}`"
+    return f"{first['type']} - at `data{path}`"

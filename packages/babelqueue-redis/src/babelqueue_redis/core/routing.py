@@ -82,13 +82,16 @@ def resolve(handler: Callable[..., Any], *, awaits: bool = False) -> Handler:
             cannot be inspected.
     """
     wanted = (
-        f"a handler takes (envelope), (envelope, raw) or (envelope, raw, headers); {handler!r} "
+        "a handler takes (envelope), (envelope, raw) or (envelope, raw, headers); "
+        f"{getattr(handler, '__qualname__', repr(handler))} "
     )
     if not callable(handler):
         raise TypeError(wanted + "is not callable")
     is_coroutine = _is_kind(inspect.iscoroutinefunction, handler)
-    if (is_coroutine and not awaits) or any(_is_kind(kind, handler) for kind in _GENERATORS):
-        raise TypeError(wanted + "would not run when called here")
+    if is_coroutine and not awaits:
+        raise TypeError(wanted + "is a coroutine function: use AsyncRedisConsumer")
+    if any(_is_kind(kind, handler) for kind in _GENERATORS):
+        raise TypeError(wanted + "is a generator function: it would not run when called")
     try:
         signature = inspect.signature(handler)
     except ValueError as error:

@@ -126,6 +126,16 @@ def failure(delivery: Delivery) -> tuple[object, ...]:
     )
 
 
+def interruption(delivery: Delivery, error: BaseException) -> tuple[object, ...]:
+    """Return what the log says of a delivery that was interrupted from outside."""
+    return (
+        "the handling of message %r of queue %r was interrupted (%s); it is given back unchanged",
+        delivery.message_id,
+        delivery.destination.queue,
+        qualified_name(error),
+    )
+
+
 def unconfirmed(
     error: Exception, reservation: Reservation, end: Settlement, message_id: str
 ) -> SettlementError:

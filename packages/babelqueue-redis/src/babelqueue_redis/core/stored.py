@@ -118,11 +118,11 @@ def stored_message(state: str, stored: bytes, *, framed: bool) -> StoredMessage:
     record = read(_RECORD, body)
     block = None if isinstance(record, PoisonError) else record.dead_letter
     poison = None
-    if isinstance(judged, PoisonError):
+    if block is not None and block.reason == PoisonError.reason:
+        poison = block.error or "it was dead-lettered as poison"
+    elif isinstance(judged, PoisonError):
         poison = str(judged)
     elif body is not stored and not is_utf8(stored):
         poison = "the bytes are not UTF-8"
-    elif block is not None and block.reason == PoisonError.reason:
-        poison = "it was dead-lettered as poison"
     envelope = None if isinstance(judged, PoisonError) else judged
     return StoredMessage(state, body, headers, envelope, poison, block or DeadLetter(), stored)

@@ -216,8 +216,8 @@ class RedisConsumer:
 
         Called in the main thread, it handles SIGTERM and SIGINT: no further message is taken, and
         the handler that runs may finish within ``shutdown_timeout``; after that, or on a second
-        signal, it is interrupted with a ``KeyboardInterrupt`` and its message is given back
-        unchanged. When Redis is away it waits, and goes on when Redis is back.
+        signal, it is interrupted and its message is given back unchanged. When Redis is away it
+        waits, and goes on when Redis is back.
 
         Args:
             should_continue: Asked before every wait for a message; a false answer ends the run.
@@ -240,7 +240,7 @@ class RedisConsumer:
         self._worker.stop()
 
     def close(self) -> None:
-        """Close the calling thread's connection; a later call opens a new one."""
+        """Close the connection of this thread or loop; a later call opens a new one."""
         self._driver.close()
 
     def _reserve(self, timeout: float | None, stopping: Callable[[], bool]) -> Reservation | None:

@@ -34,7 +34,7 @@ class RedisQueue:
         *,
         layout: str = "legacy",
         key_prefix: str = "queues:",
-        dead_letter_queue: str | None = "",
+        dead_letter_queue: str = "",
     ) -> None:
         """Check the options; nothing is sent yet."""
         options = ConsumerOptions(queue, layout, key_prefix, dead_letter_queue=dead_letter_queue)
@@ -128,5 +128,5 @@ class RedisQueue:
         return walk.result
 
     def close(self) -> None:
-        """Close the calling thread's connection; a later call opens a new one."""
+        """Close the connection of this thread or loop; a later call opens a new one."""
         self._driver.close()

@@ -50,7 +50,7 @@ class RedisSeenStore:
         self._driver.send(Command("DEL", (self._key(message_id),), (), bool))
 
     def close(self) -> None:
-        """Close the calling thread's connection; a later call opens a new one."""
+        """Close the connection of this thread or loop; a later call opens a new one."""
         self._driver.close()
 
     def _key(self, message_id: str) -> str:
