@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -138,6 +139,38 @@ def test_a_store_that_fails_before_the_run_fails_the_message(
     assert consumer.poll(0) is Outcome.RETRIED
 
 
+def test_a_store_whose_answer_would_have_to_be_awaited_runs_nothing(
+    publisher: Any, consumer_of: Make
+) -> None:
+    """An awaitable would always be true, and every message be acked without a run."""
+
+    async def no() -> bool:
+        return False
+
+    class Wrapping:
+        def seen(self, message_id: str) -> Any:
+            return no()
+
+        def remember(self, message_id: str) -> None: ...
+
+    runs: list[Any] = []
+    consumer = consumer_of({"urn:a": idempotent(runs.append, Wrapping())})
+    publisher.publish("urn:a", {})
+    assert consumer.poll(0) is Outcome.RETRIED
+    assert runs == []
+
+
+def test_a_signature_that_a_handler_claims_is_not_taken_over(redis_url: str) -> None:
+    """A consumer sees the three parameters that the wrapper has."""
+
+    def handle(envelope: Envelope) -> None: ...
+
+    handle.__signature__ = inspect.signature(lambda envelope: None)  # type: ignore[attr-defined]
+    wrapped = idempotent(handle, RedisSeenStore(redis_url))
+    assert len(inspect.signature(wrapped).parameters) == 3
+    assert wrapped.__name__ == "handle"
+
+
 def test_a_store_that_fails_after_the_run_does_not_run_it_again(
     publisher: Any, consumer_of: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -170,3 +203,6 @@ def test_what_cannot_work_is_refused_at_once(redis_url: str) -> None:
     for ttl in (0, -1, 0.5, float("nan"), "week"):
         with pytest.raises(ConfigurationError, match="ttl"):
             RedisSeenStore(redis_url, ttl=ttl)  # type: ignore[arg-type]
+    for prefix in (None, 5, "\ud800"):
+        with pytest.raises(ConfigurationError, match="key_prefix"):
+            RedisSeenStore(redis_url, key_prefix=prefix)  # type: ignore[arg-type]

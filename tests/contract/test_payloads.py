@@ -102,6 +102,23 @@ def test_a_handler_gets_the_type_it_asked_for(
         assert data.order_id == 7
 
 
+class StrictModel(pydantic.BaseModel):
+    """Takes no conversions but those that JSON needs."""
+
+    model_config = pydantic.ConfigDict(strict=True)
+    at: dt.datetime
+
+
+def test_a_strict_model_takes_what_json_can_say(publisher: Any, consumer_of: Make) -> None:
+    """Validated as JSON, not as Python objects."""
+    consumer = consumer_of()
+    seen: list[StrictModel] = []
+    consumer.handler("urn:a", payload=StrictModel)(lambda envelope: seen.append(envelope.data))
+    publisher.publish("urn:a", {"at": "2026-01-02T00:00:00Z"})
+    assert consumer.poll(0) is Outcome.ACKED
+    assert seen[0].at.year == 2026
+
+
 def test_values_take_the_forms_of_json(publisher: Any, consumer_of: Make) -> None:
     """What the publisher wrote as text and as keys of text is read back from it."""
     consumer = consumer_of()
@@ -115,10 +132,16 @@ def test_values_take_the_forms_of_json(publisher: Any, consumer_of: Make) -> Non
     assert seen == [Struct(2**60, at, Colour.RED, {1: "x"})]
 
 
+class Closed(msgspec.Struct, forbid_unknown_fields=True):
+    """Takes nothing."""
+
+
 MISFITS = [
     (Struct, {"order_id": "secret"}, "Expected `int`, got `str` - at `data.order_id`"),
     (Struct, {}, "Object missing required field `order_id`"),
     (Struct, {"order_id": 1, "colour": "secret"}, "Invalid enum value - at `data.colour`"),
+    (Struct, {"order_id": 1, "colour": "x - at `$.secret`"}, "Invalid enum value - at `data.co"),
+    (Closed, {"secret": 1}, "unknown field"),
     (Model, {"order_id": "secret"}, "int_parsing - at `data.order_id`"),
     (Model, {"order_id": 1, "lines": [0, "secret"]}, "at `data.lines[1]`"),
 ]
@@ -167,7 +190,14 @@ def test_a_misfit_of_one_urn_leaves_the_others_alone(publisher: Any, consumer_of
     assert consumer.poll(0) is Outcome.ACKED
 
 
-@pytest.mark.parametrize("payload", [5, "Struct", lambda: None, int | Struct | Dataclass])
+class Plain:
+    """A class that nothing knows how to make."""
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [5, "Struct", lambda: None, int | Struct | Dataclass, list[int], int, Plain, Model | None],
+)
 def test_a_payload_that_is_no_type_is_refused_at_once(consumer_of: Make, payload: Any) -> None:
     """When the handler is registered, not when a message comes."""
     with pytest.raises(ConfigurationError, match="payload="):

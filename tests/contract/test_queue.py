@@ -154,7 +154,7 @@ def test_peek_looks_at_every_state(
     block = dead.dead_letter
     assert (block.reason, block.error, block.exception) == ("failed", "boom", "ValueError")
     assert (block.original_queue, block.attempts, block.lang) == (queue, 1, "python")
-    assert block.failed_at > 0
+    assert block.failed_at
     assert "boom" not in repr(dead) + repr(block)
 
 

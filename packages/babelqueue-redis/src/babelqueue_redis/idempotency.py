@@ -66,10 +66,12 @@ def idempotent(handler: Callable[..., Any], store: SeenStore | AsyncSeenStore) -
 
 
 def _blocking(handler: Callable[..., Any], inner: Handler, store: SeenStore) -> OneOfThree:
-    @functools.wraps(handler)
+    @functools.wraps(handler, updated=())
     def run(envelope: Envelope, raw: bytes, headers: Mapping[str, str]) -> None:
         message_id = envelope.meta.id
-        if message_id and store.seen(message_id):
+        seen = message_id and store.seen(message_id)
+        check_result(seen)  # an awaitable would always be true
+        if seen:
             return
         check_result(inner.call(envelope, raw, headers))
         if message_id:
@@ -82,7 +84,7 @@ def _blocking(handler: Callable[..., Any], inner: Handler, store: SeenStore) -> 
 
 
 def _awaiting(handler: Callable[..., Any], inner: Handler, store: AsyncSeenStore) -> OneOfThree:
-    @functools.wraps(handler)
+    @functools.wraps(handler, updated=())
     async def run(envelope: Envelope, raw: bytes, headers: Mapping[str, str]) -> None:
         message_id = envelope.meta.id
         if message_id and await store.seen(message_id):

@@ -39,11 +39,9 @@ class QueueOptions:
 
     def __post_init__(self) -> None:
         """Check the names."""
-        check_queue(self.queue, "queue")
-        object.__setattr__(self, "queue", str.__str__(self.queue))  # an enum member prints its name
+        object.__setattr__(self, "queue", check_queue(self.queue, "queue"))
         _one_of("layout", self.layout, LAYOUTS)
-        if not isinstance(self.key_prefix, str) or not is_text(self.key_prefix):
-            _refuse("key_prefix", self.key_prefix, "text")
+        object.__setattr__(self, "key_prefix", check_prefix(self.key_prefix))
 
     @property
     def delays(self) -> bool:
@@ -145,7 +143,8 @@ class ConsumerOptions(QueueOptions):
         if self.dead_letter_queue == "":
             object.__setattr__(self, "dead_letter_queue", f"{self.queue}.dlq")
         if self.dead_letter_queue is not None:
-            check_queue(self.dead_letter_queue, "dead_letter_queue")
+            checked = check_queue(self.dead_letter_queue, "dead_letter_queue")
+            object.__setattr__(self, "dead_letter_queue", checked)
         if self.dead_letter_queue == self.queue:
             _refuse("dead_letter_queue", self.dead_letter_queue, "a name other than the queue's")
 
@@ -195,19 +194,31 @@ class ConsumerOptions(QueueOptions):
             raise ConfigurationError(msg)
 
 
-def check_queue(name: object, option: str) -> None:
-    """Refuse a queue name that could not be told from a key of another queue.
+def check_queue(name: object, option: str) -> str:
+    """Return a queue name that cannot be taken for a key of another queue, as plain text.
 
     Raises:
         ConfigurationError: It is not text, is blank, or ends like a key of the layouts.
     """
     if not isinstance(name, str) or not name.strip(ASCII_WHITESPACE):
         _refuse(option, name, "a queue name that is not blank")
-    elif name.endswith(RESERVED_SUFFIXES):
+    if name.endswith(RESERVED_SUFFIXES):
         suffix = next(suffix for suffix in RESERVED_SUFFIXES if name.endswith(suffix))
         _refuse(option, name, f"a name that does not end in {suffix!r}, as a key of a queue does")
-    elif not is_text(name):
+    if not is_text(name):
         _refuse(option, name, "text without lone surrogates")
+    return str.__str__(name)  # an enum member would print its own name
+
+
+def check_prefix(prefix: object) -> str:
+    """Return a prefix of keys, as plain text.
+
+    Raises:
+        ConfigurationError: It is not text.
+    """
+    if not isinstance(prefix, str) or not is_text(prefix):
+        _refuse("key_prefix", prefix, "text")
+    return str.__str__(prefix)
 
 
 def check_timeout(seconds: float, option: str = "timeout", low: float = -math.inf) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from babelqueue_redis.envelope import Envelope
-from babelqueue_redis.errors import BabelQueueError
+from babelqueue_redis.errors import BabelQueueError, PayloadError
 
 
 class Handler(msgspec.Struct, frozen=True):
@@ -133,8 +133,9 @@ class Delivery(msgspec.Struct, frozen=True):
         reservation: What was taken, with the raw bytes and the headers.
         envelope: The decoded message; ``None`` for poison.
         handler: What will run; ``None`` for poison and for an unknown URN.
-        refusal: Why nothing will run: poison, an unknown URN, data of another type.
+        refusal: Why nothing will run: poison, an unknown URN, too many deliveries.
         if_failed: The outcome when handling raises.
+        if_unfit: The outcome when the data is not of the type that the handler asked for.
     """
 
     destination: Destination
@@ -143,6 +144,7 @@ class Delivery(msgspec.Struct, frozen=True):
     handler: Handler | None
     refusal: BabelQueueError | None
     if_failed: Outcome
+    if_unfit: Outcome = Outcome.DEAD_LETTERED
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -161,6 +163,8 @@ class Delivery(msgspec.Struct, frozen=True):
         """
         if error is None:
             return Outcome.ACKED
+        if isinstance(error, PayloadError):
+            return self.if_unfit
         return self.if_failed if counts_as_failure(error) else Outcome.RELEASED
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from babelqueue_redis import hooks
 from babelqueue_redis.core.command import Command, Op
+from babelqueue_redis.errors import TransportError
 from babelqueue_redis.redis_py import (
     LONGEST_BLOCK,
     TRUSTED_FOR,
@@ -27,6 +29,8 @@ from babelqueue_redis.redis_py import (
     result_of,
     shows_a_demoted_master,
 )
+
+logger = logging.getLogger("babelqueue_redis.consumer")
 
 T = TypeVar("T")
 Client = redis.asyncio.Redis | str
@@ -61,8 +65,11 @@ class Driver:
             ConnectionLostError: There was no reply.
             CommandRefusedError: The reply was an error.
         """
-        trip = self._trip((command,))
-        result: T = (await trip if command.blocks else await self._to_its_end(trip))[0]
+        if command.blocks:
+            replies = await self._trip((command,))
+        else:
+            replies = await self._to_its_end(self._trip((command,)))
+        result: T = replies[0]
         return result
 
     async def run(self, op: Op[T]) -> T:
@@ -81,11 +88,22 @@ class Driver:
             raise
 
     async def close(self) -> None:
-        """Close the connection. The next command opens a new one."""
-        link, self._link = self._link, None
-        if link is not None:
-            with contextlib.suppress(RedisError, OSError, RuntimeError):
-                await link.connection.disconnect(nowait=True)
+        """Close the connection, when the command on it has ended. The next one opens a new one."""
+        link = self._link
+        if link is None:
+            return
+        if link.loop is not asyncio.get_running_loop():
+            await self._drop(link)
+            return
+        async with link.lock:
+            await self._drop(link)
+
+    async def _drop(self, link: _Link) -> None:
+        """Close a connection, which may not be the newest any more."""
+        if self._link is link:
+            self._link = None
+        with contextlib.suppress(RedisError, OSError, RuntimeError):
+            await link.connection.disconnect(nowait=True)
 
     async def _to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Await ``work``; a cancellation waits for it."""
@@ -93,7 +111,7 @@ class Driver:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            await asyncio.wait([task])
+            await _ended(task)
             raise
 
     def _keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -111,13 +129,16 @@ class Driver:
     async def _hand_back(
         self, task: asyncio.Task[T | None], give_back: Callable[[T], Command[bool] | None]
     ) -> None:
-        await asyncio.wait([task])
+        await _ended(task)
         if task.cancelled() or task.exception() is not None:
             return
         taken = task.result()
         command = None if taken is None else give_back(taken)
-        if command is not None:
-            await self._trip((command,))
+        try:
+            if command is not None:
+                await self._trip((command,))
+        except TransportError as error:
+            logger.warning("what a cancelled task took comes back after retry_after: %s", error)
 
     async def _run(self, op: Op[T]) -> T:
         try:
@@ -161,13 +182,13 @@ class Driver:
                 await connection.send_packed_command(data, check_health=False)
                 replies = [await _reply(connection) for _ in packed]
         except (RedisError, OSError, asyncio.TimeoutError) as error:
-            await self.close()
+            await self._drop(link)
             self._settings.lost(error, sent=sent)
         except BaseException:
-            await self.close()
+            await self._drop(link)
             raise
         if shows_a_demoted_master(replies):
-            await self.close()
+            await self._drop(link)
         link.used = time.monotonic()
         return replies
 
@@ -196,6 +217,13 @@ class _Link:
         self.client: redis.asyncio.Redis | None = None
         self.lock = asyncio.Lock()
         self.used = time.monotonic()
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """Wait for a task, whatever else is cancelled meanwhile."""
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
 
 
 async def _is_stale(connection: Any) -> bool:  # noqa: ANN401 - a connection

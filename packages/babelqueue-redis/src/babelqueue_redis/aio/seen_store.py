@@ -6,7 +6,7 @@ import math
 
 from babelqueue_redis.aio.driver import Client, Driver
 from babelqueue_redis.core.command import Command
-from babelqueue_redis.settings import check_timeout
+from babelqueue_redis.settings import check_prefix, check_timeout
 
 
 class AsyncRedisSeenStore:
@@ -29,7 +29,7 @@ class AsyncRedisSeenStore:
     ) -> None:
         """Check the options; nothing is sent yet."""
         self._driver = Driver(client)
-        self._key_prefix = key_prefix
+        self._key_prefix = check_prefix(key_prefix)
         self._ttl = math.ceil(check_timeout(ttl, "ttl", 1))
 
     async def seen(self, message_id: str) -> bool:

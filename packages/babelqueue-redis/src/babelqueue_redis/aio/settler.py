@@ -15,7 +15,7 @@ from babelqueue_redis.core.settlement import (
     settlement,
     unconfirmed,
 )
-from babelqueue_redis.errors import TransportError
+from babelqueue_redis.errors import PayloadError, TransportError
 from babelqueue_redis.layouts import Layout
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.steps import Settling
@@ -80,7 +80,8 @@ class Settler:
     async def _report(self, error: BaseException, delivery: Delivery) -> None:
         tell = self._options.on_error
         if tell is None:
-            logger.warning(*failure(delivery), exc_info=None if delivery.refusal else error)
+            quiet = delivery.refusal or isinstance(error, PayloadError)
+            logger.warning(*failure(delivery, error), exc_info=None if quiet else error)
             return
         try:
             await self._lane.call(tell, error, delivery.envelope, delivery.reservation.body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -67,15 +68,14 @@ class Redrive(msgspec.Struct, frozen=True):
     select: Select | None = None
     dry_run: bool = False
 
-    def check(self) -> None:
-        """Refuse what cannot work.
+    def checked(self) -> Redrive:
+        """Return it if it can work.
 
         Raises:
             ConfigurationError: ``to``, ``limit`` or ``select`` is of no use.
         """
-        if self.to is not None:
-            check_queue(self.to, "to")
-        if self.to == self.source:
+        to = None if self.to is None else check_queue(self.to, "to")
+        if to == self.source:
             msg = f"to={self.to!r} is refused: it is the dead-letter queue itself"
             raise ConfigurationError(msg)
         if self.limit is not None:
@@ -83,6 +83,10 @@ class Redrive(msgspec.Struct, frozen=True):
         if self.select is not None and not callable(self.select):
             msg = f"select must be a callable, not a {type(self.select).__qualname__}"
             raise ConfigurationError(msg)
+        if inspect.iscoroutinefunction(self.select):
+            msg = f"select={self.select.__qualname__} must be a plain function, it is not awaited"
+            raise ConfigurationError(msg)
+        return msgspec.structs.replace(self, to=to)
 
     def target(self, message: StoredMessage) -> tuple[str, str]:
         """Return the queue a message goes to, and why it goes nowhere: one of them is empty."""
@@ -92,9 +96,8 @@ class Redrive(msgspec.Struct, frozen=True):
             return "", NO_DEAD_LETTER
         if self.select is not None and not self.select(message):
             return "", NOT_SELECTED
-        queue = self.to or message.dead_letter.original_queue
         try:
-            check_queue(queue, "original_queue")
+            queue = check_queue(self.to or message.dead_letter.original_queue, "original_queue")
         except ConfigurationError:
             return "", NO_QUEUE
         return ("", NO_QUEUE) if queue == self.source else (queue, "")

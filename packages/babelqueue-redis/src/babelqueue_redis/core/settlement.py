@@ -65,7 +65,7 @@ def outcome_if_failed(
     exhausted = Outcome.DEAD_LETTERED if options.dead_letter_queue else Outcome.DROPPED
     if isinstance(refusal, UnknownUrnError) and options.unknown_urn != "fail":
         return _BY_STRATEGY.get(options.unknown_urn, exhausted)
-    if isinstance(refusal, ExhaustedError | PayloadError):
+    if isinstance(refusal, ExhaustedError):
         return exhausted
     if refusal is None and options.on_failure == "leave":
         return Outcome.LEFT
@@ -115,14 +115,15 @@ def settlement(
     )
 
 
-def failure(delivery: Delivery) -> tuple[object, ...]:
+def failure(delivery: Delivery, error: BaseException) -> tuple[object, ...]:
     """Return what the log says of a delivery that failed: a format and its arguments."""
+    explains_itself = delivery.refusal or isinstance(error, PayloadError)
     return (
         "message %r of queue %r is %s: %s",
         delivery.message_id or "(poison)",
         delivery.destination.queue,
-        delivery.if_failed,
-        delivery.refusal or "its handler failed",
+        delivery.intended(error),
+        error if explains_itself else "its handler failed",
     )
 
 
@@ -141,7 +142,7 @@ def unconfirmed(
 ) -> SettlementError:
     """Return what is raised when Redis did not confirm a settlement."""
     msg = (
-        f"message {message_id} of queue {reservation.queue!r} is not confirmed to be "
+        f"message {message_id!r} of queue {reservation.queue!r} is not confirmed to be "
         f"{end.outcome}; it may come back after retry_after: {error}"
     )
     return SettlementError(msg, message_id=message_id, outcome=end.outcome)

@@ -36,7 +36,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """The ``dead_letter`` block of a message. A member that is missing has an empty value.
+    """The ``dead_letter`` block of a message. A member that is missing or null is ``None``.
 
     Attributes:
         reason: ``failed``, ``unknown_urn`` or ``poison``; ``""`` when there is no block.
@@ -51,10 +51,10 @@ class DeadLetter(msgspec.Struct, frozen=True):
     reason: str = ""
     error: str | None = None
     exception: str | None = None
-    failed_at: int = 0
-    original_queue: str = ""
-    attempts: int = 0
-    lang: str = ""
+    failed_at: int | None = None
+    original_queue: str | None = None
+    attempts: int | None = None
+    lang: str | None = None
 
     def __repr__(self) -> str:
         """Leave the error's text out: it may quote the payload."""

@@ -82,8 +82,7 @@ class Operations:
         Raises:
             ConfigurationError: What is wished for cannot work.
         """
-        wish.check()
-        return Walk(self, wish)
+        return Walk(self, wish.checked())
 
     def dead_letters(self, start: int) -> Trip:
         """Count the dead letters, and read a chunk of them from index ``start`` on.

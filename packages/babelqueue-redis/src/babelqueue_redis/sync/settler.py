@@ -13,7 +13,7 @@ from babelqueue_redis.core.settlement import (
     settlement,
     unconfirmed,
 )
-from babelqueue_redis.errors import TransportError
+from babelqueue_redis.errors import PayloadError, TransportError
 from babelqueue_redis.layouts import Layout
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.steps import Settling
@@ -76,7 +76,8 @@ class Settler:
     def _report(self, error: BaseException, delivery: Delivery) -> None:
         tell = self._options.on_error
         if tell is None:
-            logger.warning(*failure(delivery), exc_info=None if delivery.refusal else error)
+            quiet = delivery.refusal or isinstance(error, PayloadError)
+            logger.warning(*failure(delivery, error), exc_info=None if quiet else error)
             return
         try:
             self._lane.call(tell, error, delivery.envelope, delivery.reservation.body)

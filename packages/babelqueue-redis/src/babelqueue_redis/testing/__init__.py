@@ -69,7 +69,7 @@ class MemoryQueues(dict[str, MemoryQueue]):
             AssertionError: It took more than ``limit`` deliveries.
             ConfigurationError: The consumer is not in memory.
         """
-        if not isinstance(consumer._driver, Driver):  # noqa: SLF001 - ours
+        if not isinstance(getattr(consumer, "_driver", None), Driver):
             msg = "give the consumer to in_memory() first"
             raise ConfigurationError(msg)
         if isinstance(consumer, AsyncRedisConsumer):
