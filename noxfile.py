@@ -50,6 +50,13 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def browser(session: nox.Session) -> None:
+    """The page that shows traces, in headless Chromium (Debian's package ``chromium``)."""
+    install(session, "browser")
+    session.run("pytest", "-q", "tests/browser", *session.posargs)
+
+
+@nox.session
 def conformance(session: nox.Session) -> None:
     """The public conformance suite: ``nox -s conformance [-- SECTION …]``."""
     install(session, "tests")

@@ -6,19 +6,15 @@ with 1 when the traces are not what they must be.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import sys
 import uuid
 from pathlib import Path
 
 import redis
-from rich.console import Console
 
-from kit.otlp import Receiver, Span, environment, receiver
+from kit.otlp import Receiver, Span, receiver
+from kit.programs import instrumented, running, show
 from kit.redis_server import redis_url
-from kit.tree import trace_trees
 
 HERE = Path(__file__).parent
 SCOPE = "opentelemetry.instrumentation.babelqueue"
@@ -26,53 +22,32 @@ SCOPE = "opentelemetry.instrumentation.babelqueue"
 
 def main() -> int:
     """Run the demo."""
-    console = Console()
     queue = f"orders-{uuid.uuid4().hex[:8]}"
     with redis_url(allow_fake=True) as url, receiver() as received:
         client = redis.Redis.from_url(url)
         try:
             version = client.info("server")["redis_version"]
         except redis.RedisError as error:
-            console.print(f"there is no Redis to talk to: {error}", style="bold red")
+            print(f"there is no Redis to talk to: {error}", file=sys.stderr)
             return 1
-        console.print(f"Redis {version}, queue {queue}\n")
+        print(f"Redis {version}, queue {queue}\n", flush=True)
         spans = run(url, queue, received)
         dead = client.llen(f"{queue}.dlq")
         client.delete(f"{queue}.dlq")
-    for tree in trace_trees(spans):
-        console.print(tree, soft_wrap=True)
-        console.print()
-    console.print(f"dead letters: {dead}")
-    faults = check(spans, dead)
-    for fault in faults:
-        console.print(f"wrong: {fault}", style="bold red")
-    return 1 if faults else 0
+    print(f"\ndead letters: {dead}\n")
+    return show(spans, check(spans, dead), HERE.name, attributes=True)
 
 
 def run(url: str, queue: str, received: Receiver) -> list[Span]:
     """Start both programs, wait for their spans, and end the worker as an operator would."""
-    worker = start("worker", url, queue, received)
-    try:
-        if start("producer", url, queue, received).wait(timeout=60) == 0:
+    variables = {"BABELQUEUE_REDIS_URL": url, "QUEUE": queue}
+    worker, producer = (instrumented(HERE / f"{name}.py") for name in ("worker", "producer"))
+    with running("worker", worker, received.endpoint, variables):
+        with running("producer", producer, received.endpoint, variables) as sending:
+            sent = sending.wait(timeout=60) == 0
+        if sent:
             received.wait_for(lambda spans: len(ours(spans)) >= len(PATHS))
-    finally:
-        worker.send_signal(signal.SIGTERM)
-        worker.wait(timeout=60)
     return received.spans
-
-
-def start(program: str, url: str, queue: str, received: Receiver) -> subprocess.Popen[bytes]:
-    """Start one of the programs under ``opentelemetry-instrument``."""
-    tool = Path(sys.executable).with_name("opentelemetry-instrument")
-    return subprocess.Popen(
-        [str(tool), sys.executable, str(HERE / f"{program}.py")],
-        env={
-            **os.environ,
-            **environment(received.endpoint, program),
-            "BABELQUEUE_REDIS_URL": url,
-            "QUEUE": queue,
-        },
-    )
 
 
 def ours(spans: list[Span]) -> list[Span]:
