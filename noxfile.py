@@ -43,6 +43,18 @@ def demo(session: nox.Session) -> None:
 
 
 @nox.session
+def demo_node(session: nox.Session) -> None:
+    """Orders that cross Python and Node by turns, as one trace each; needs Node 20."""
+    install(session, "demo")
+    session.run(
+        "python",
+        "examples/node_python/demo.py",
+        *session.posargs,
+        env={"PYTHONPATH": "examples"},
+    )
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """All tests, the public conformance suite included."""
     install(session, "tests")
@@ -81,7 +93,8 @@ def types(session: nox.Session) -> None:
     for package in PACKAGES:
         session.run("mypy", f"{package}/src")
     session.run("mypy", "tests", "examples/kit", "noxfile.py")
-    session.run("mypy", "examples/two_processes")
+    for example in sorted(Path("examples").glob("*/demo.py")):
+        session.run("mypy", str(example.parent))
 
 
 @nox.session

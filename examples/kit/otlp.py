@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -88,7 +89,7 @@ def receiver(port: int = 0) -> Iterator[Receiver]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = _sent(self)
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
             if self.path == "/v1/traces":
@@ -111,6 +112,20 @@ def receiver(port: int = 0) -> Iterator[Receiver]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def _sent(request: BaseHTTPRequestHandler) -> bytes:
+    """Return a request's body. Python's exporter says how long it is, Node's sends it in chunks."""
+    if request.headers.get("Transfer-Encoding", "").lower() == "chunked":
+        return b"".join(_chunks(request.rfile))
+    return request.rfile.read(int(request.headers.get("Content-Length", 0)))
+
+
+def _chunks(stream: BufferedIOBase) -> Iterator[bytes]:
+    while size := int(stream.readline().split(b";")[0], 16):
+        yield stream.read(size)
+        stream.readline()
+    stream.readline()
 
 
 def environment(endpoint: str, service: str) -> dict[str, str]:

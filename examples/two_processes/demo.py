@@ -12,12 +12,12 @@ from pathlib import Path
 
 import redis
 
+from kit.checks import ours, wrong_parents, wrong_paths
 from kit.otlp import Receiver, Span, receiver
 from kit.programs import instrumented, running, show
 from kit.redis_server import redis_url
 
 HERE = Path(__file__).parent
-SCOPE = "opentelemetry.instrumentation.babelqueue"
 
 
 def main() -> int:
@@ -50,45 +50,12 @@ def run(url: str, queue: str, received: Receiver) -> list[Span]:
     return received.spans
 
 
-def ours(spans: list[Span]) -> list[Span]:
-    """Leave out what other instrumentations add, such as redis-py's."""
-    return [span for span in spans if span.scope.startswith(SCOPE)]
-
-
 def check(spans: list[Span], dead: int) -> list[str]:
     """Return what is wrong with the traces; nothing is the expected answer."""
-    by_id = {span.span_id: span for span in spans}
-    sent = {message_of(span): span for span in ours(spans) if span.kind == "PRODUCER"}
-    faults = []
-    for span in ours(spans):
-        parent = by_id.get(span.parent_id)
-        if parent is not None and parent.trace_id != span.trace_id:
-            faults.append(f"{span.name} is in another trace than its parent")
-        if span.kind == "CONSUMER" and parent is not sent.get(message_of(span)):
-            faults.append(f"{span.name} is no child of the span that sent its message")
-        if span.kind == "CONSUMER" and span.parent_id not in span.links:
-            faults.append(f"{span.name} has no link to its creation context")
-    found = sorted(path_to(span, by_id) for span in ours(spans))
-    if found != sorted(PATHS):
-        faults.append(f"the spans are {found}, not {sorted(PATHS)}")
+    faults = wrong_parents(spans) + wrong_paths(spans, PATHS)
     if dead != 1:
         faults.append(f"{dead} messages are in the dead-letter queue, not 1")
     return faults
-
-
-def message_of(span: Span) -> str:
-    """Return the id of the message that a span is about."""
-    return str(span.attributes.get("messaging.message.id"))
-
-
-def path_to(span: Span, by_id: dict[str, Span]) -> tuple[str, ...]:
-    """Return services and operations from the root down to the span, and how it ended."""
-    path = []
-    at: Span | None = span
-    while at is not None:
-        path.append(f"{at.service} {at.name.split()[0]}")
-        at = by_id.get(at.parent_id)
-    return (*reversed(path), str(span.attributes.get("messaging.babelqueue.outcome", "")))
 
 
 _SENT, _TAKEN = "producer publish", "worker process"

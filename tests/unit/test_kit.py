@@ -155,6 +155,7 @@ def span(number: int, parent: int, service: str, name: str, **more: object) -> S
     """Make a span."""
     kind = "CONSUMER" if name == "process" else "PRODUCER"
     attributes = {
+        "messaging.system": "babelqueue",
         "messaging.message.id": more.pop("message"),
         "messaging.babelqueue.outcome": more.pop("outcome", ""),
     }
@@ -173,7 +174,7 @@ def span(number: int, parent: int, service: str, name: str, **more: object) -> S
         description="",
         attributes=attributes,
         events=(),
-        scope="opentelemetry.instrumentation.babelqueue",
+        scope="tests",
     )
 
 
