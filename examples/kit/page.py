@@ -68,6 +68,8 @@ class _Page:
         length = max(max(span.end for span in spans) - start, 1)
         faults = sum(span.status == "ERROR" for span in spans)
         counts = [_count(len(spans), "span"), _duration(length)]
+        orphans = sum(bool(root.span.parent_id) for root in trace.roots)
+        counts += [f"{_count(orphans, 'span')} with a parent that is not here"] * bool(orphans)
         counts += [f'<b class="fault">{_count(faults, "error")}</b>'] * bool(faults)
         name = escape(spans[0].name)
         yield f'<section class="trace" aria-label="trace of {name}"><header><h2>{name}</h2>'

@@ -45,15 +45,15 @@ def running(
 
 
 def show(
-    spans: Sequence[Span], faults: Sequence[str], name: str, *, attributes: bool = False
+    spans: Sequence[Span], faults: Sequence[str], page: str, title: str, *, attributes: bool = False
 ) -> int:
     """Print the traces, write their page, and say what is wrong; return the exit status."""
     console = Console(width=None if sys.stdout.isatty() else 160)
     for tree in trace_trees(spans, attributes=attributes):
         console.print(tree)
         console.print()
-    page = write_page(spans, RESULTS / f"{name}.html", name.replace("_", " "))
-    console.print(f"page: {os.path.relpath(page)}", soft_wrap=True)
+    written = write_page(spans, RESULTS / page, title)
+    console.print(f"page: {os.path.relpath(written)}", soft_wrap=True)
     for fault in faults:
         console.print(f"wrong: {fault}", style="bold red", soft_wrap=True)
     return 1 if faults else 0

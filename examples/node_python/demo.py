@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,9 @@ def run(layout: str) -> int:
         if prefix:
             client.delete(*client.scan_iter(match=f"*{prefix}*"))
     print(f"\ndead letters: {'; '.join(each.error for each in dead)}\n")
-    return show(received.spans, check(layout, received.spans, dead), f"node_python-{layout}")
+    faults = check(layout, received.spans, dead)
+    title = f"Orders across Python and Node, {layout} layout"
+    return show(received.spans, faults, f"node_python-{layout}.html", title)
 
 
 def run_programs(layout: str, prefix: str, url: str, received: Receiver) -> None:
@@ -104,9 +107,18 @@ def run_programs(layout: str, prefix: str, url: str, received: Receiver) -> None
         "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "redis",
     }
     with contextlib.ExitStack() as stack:
-        for service, command in PROGRAMS.items():
+        for service, command in WORKERS.items():
             stack.enter_context(running(service, command, received.endpoint, variables))
+        wait_for_workers(redis.Redis.from_url(url))
+        stack.enter_context(running("shop", SHOP, received.endpoint, variables))
         received.wait_for(lambda spans: len(ours(spans)) >= len(PATHS[layout]))
+
+
+def wait_for_workers(client: Any) -> None:  # noqa: ANN401 - redis-py's replies have no useful type
+    """Wait until the workers wait for messages: the traces shall not show how programs start."""
+    end = time.monotonic() + 20
+    while client.info("clients")["blocked_clients"] < len(WORKERS) and time.monotonic() < end:
+        time.sleep(0.05)
 
 
 @dataclass(frozen=True)
@@ -167,12 +179,12 @@ def senders(spans: list[Span]) -> dict[str, Span]:
     return {message_of(span): span for span in ours(spans) if span.kind == "PRODUCER"}
 
 
-PROGRAMS = {
+WORKERS = {
     "stock": ["node", "--require", str(NODE / "tracing.js"), str(NODE / "stock.js")],
     "billing": instrumented(HERE / "billing.py"),
     "shipping": ["node", "--require", str(NODE / "tracing.js"), str(NODE / "shipping.js")],
-    "shop": instrumented(HERE / "shop.py"),
 }
+SHOP = instrumented(HERE / "shop.py")
 
 _TRIES = ("retried", "retried", "dead_lettered")
 _HOPS = ("shop publish", "stock process", "stock publish", "billing process", "billing publish")

@@ -35,7 +35,8 @@ def main() -> int:
         dead = client.llen(f"{queue}.dlq")
         client.delete(f"{queue}.dlq")
     print(f"\ndead letters: {dead}\n")
-    return show(spans, check(spans, dead), HERE.name, attributes=True)
+    title = "A trace across two processes"
+    return show(spans, check(spans, dead), "two_processes.html", title, attributes=True)
 
 
 def run(url: str, queue: str, received: Receiver) -> list[Span]:

@@ -61,6 +61,7 @@ def test_a_parent_that_never_came_is_named() -> None:
     """Its child is a root, and the page says why."""
     text = page([received(1, parent=99)])
     assert f"{span_id(99)}, which is not on this page" in text
+    assert "1 span with a parent that is not here" in text
 
 
 def test_spans_hang_together_whatever_order_they_came_in() -> None:
