@@ -35,23 +35,31 @@ def install(session: nox.Session, *groups: str) -> None:
     session.install("-q", *editable, *nox.project.dependency_groups(PROJECT, *groups))
 
 
+def run_example(session: nox.Session, name: str, *arguments: str) -> None:
+    """Run the demo of one of the examples."""
+    env = {"PYTHONPATH": "examples"}
+    session.run("python", f"examples/{name}/demo.py", *arguments, env=env)
+
+
 @nox.session
 def demo(session: nox.Session) -> None:
-    """A traced publish and consume across two processes, shown as a tree."""
+    """A traced publish and consume across two processes; ``-- NAME`` runs another example."""
     install(session, "demo")
-    session.run("python", "examples/two_processes/demo.py", env={"PYTHONPATH": "examples"})
+    run_example(session, *(session.posargs or ["two_processes"]))
 
 
 @nox.session
 def demo_node(session: nox.Session) -> None:
     """Orders that cross Python and Node by turns, as one trace each; needs Node 20."""
     install(session, "demo")
-    session.run(
-        "python",
-        "examples/node_python/demo.py",
-        *session.posargs,
-        env={"PYTHONPATH": "examples"},
-    )
+    run_example(session, "node_python", *session.posargs)
+
+
+@nox.session
+def demo_fastapi(session: nox.Session) -> None:
+    """From an HTTP request through the queue to a worker, as one trace."""
+    install(session, "fastapi")
+    run_example(session, "fastapi_worker")
 
 
 @nox.session

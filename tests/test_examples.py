@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -17,7 +18,13 @@ NODE = EXAMPLES / "node_python" / "node"
 needs_node = pytest.mark.skipif(
     not (shutil.which("node") and shutil.which("npm")), reason="node and npm are not on the PATH"
 )
-MARKS = {"node_python": needs_node}
+MARKS = {
+    "fastapi_worker": pytest.mark.skipif(
+        importlib.util.find_spec("fastapi") is None,
+        reason="fastapi is not installed; nox -s demo_fastapi runs this example",
+    ),
+    "node_python": needs_node,
+}
 
 
 def run(
@@ -58,6 +65,14 @@ def test_without_node_the_demo_says_where_to_get_it(redis_url: str) -> None:
     assert done.returncode == 1
     assert "needs Node 20 or newer" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_python_stands_in_where_there_is_no_php(redis_url: str) -> None:
+    """With the same receipts in the same traces."""
+    done = run("laravel_shared", redis_url, PATH="")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Python stands in" in done.stdout
+    assert "Python has a receipt from python: urn:shop:order:reminder" in done.stdout
 
 
 @needs_node
