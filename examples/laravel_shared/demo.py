@@ -7,6 +7,7 @@ receipt is in another trace than its order, or the reminder came early.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -67,10 +68,10 @@ def run(worker: list[str], url: str, prefix: str, received: Receiver) -> None:
 
 def look(client: Any, queue: str) -> None:  # noqa: ANN401 - redis-py's replies have no useful type
     """Show what stands in Redis."""
-    now, _ = client.time()
     print(f"{queue}\n  {client.lrange(queue, 0, -1)}")
     for body, due in client.zrange(f"{queue}:delayed", 0, -1, withscores=True):
-        print(f"{queue}:delayed, due in {due - now:.0f} s\n  {body}")
+        seconds = due - json.loads(body)["meta"]["created_at"] // 1000
+        print(f"{queue}:delayed, due {seconds:.0f} s after it was published\n  {body}")
     print(f"{queue}:notify\n  {client.lrange(f'{queue}:notify', 0, -1)}\n", flush=True)
 
 
@@ -82,11 +83,13 @@ def of(spans: list[Span], service: str) -> list[Span]:
 
 def check(spans: list[Span]) -> list[str]:
     """Return what is wrong; nothing is the expected answer."""
-    orders, receipts = of(spans, "shop"), of(spans, "receipts")
-    if [span.trace_id for span in receipts] != [span.trace_id for span in orders]:
+    orders = of(spans, "shop")
+    receipts = {span.trace_id: span for span in of(spans, "receipts")}
+    if sorted(receipts) != sorted(span.trace_id for span in orders):
         return ["a receipt is not in the trace of its order"]
+    reminder = orders[-1]
     faults = []
-    if receipts[1].start - orders[1].end < SECOND:
+    if receipts[reminder.trace_id].start - reminder.start < SECOND:
         faults.append("the reminder came early")
     if any(span.status == "ERROR" for span in ours(spans)):
         faults.append("something failed")
