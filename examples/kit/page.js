@@ -28,16 +28,17 @@ document.addEventListener("click", (event) => {
   }
 });
 
+function make(name, attributes) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
+
 function draw() {
   const canvas = document.querySelector(".links");
   const origin = canvas.getBoundingClientRect();
   const box = (details) => details.querySelector(".bar").getBoundingClientRect();
-  const make = (name, attributes) => {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    return made;
-  };
-  canvas.replaceChildren();
+  const lines = [];
   for (const details of document.querySelectorAll("details[data-links]")) {
     for (const id of details.dataset.links.split(" ").filter(Boolean)) {
       const linked = document.getElementById(`span-${id}`);
@@ -46,9 +47,11 @@ function draw() {
       const [x, y] = [from.left + Math.min(from.width, 10) / 2 - origin.left, from.bottom - origin.top];
       const [endX, endY] = [to.left - origin.left, (to.top + to.bottom) / 2 - origin.top];
       const d = `M${x} ${y}C${x} ${endY} ${x} ${endY} ${endX} ${endY}`;
-      canvas.append(make("path", { d }), make("circle", { cx: endX, cy: endY, r: 3 }));
+      lines.push(make("path", { d }), make("circle", { cx: endX, cy: endY, r: 3 }));
     }
   }
+  // One write after all reads: a thousand spans would otherwise be laid out a thousand times.
+  canvas.replaceChildren(...lines);
 }
 
 document.addEventListener("toggle", draw, true);
