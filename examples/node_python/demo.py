@@ -27,7 +27,7 @@ from babelqueue_carrier.trace import parent_span_id_of
 from kit.checks import message_of, ours, wrong_parents, wrong_paths
 from kit.otlp import Receiver, Span, receiver
 from kit.programs import instrumented, running, show
-from kit.redis_server import redis_url
+from kit.redis_server import NoRedisError, redis_url
 
 HERE = Path(__file__).parent
 NODE = HERE / "node"
@@ -51,7 +51,11 @@ def main() -> int:
         print(missing, file=sys.stderr)
         return 1
     install()
-    return max(run(layout) for layout in layouts)
+    try:
+        return max(run(layout) for layout in layouts)
+    except NoRedisError as error:
+        print(error, file=sys.stderr)
+        return 1
 
 
 def without_node() -> str | None:
