@@ -3,9 +3,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,49 +29,63 @@ MARKS = {
 }
 
 
-def run(
-    name: str, redis_url: str, *arguments: str, **variables: str
-) -> subprocess.CompletedProcess[str]:
-    """Run an example as its README says."""
-    env = {**os.environ, "PYTHONPATH": str(EXAMPLES), "BABELQUEUE_REDIS_URL": redis_url}
-    return subprocess.run(
-        [sys.executable, str(EXAMPLES / name / "demo.py"), *arguments],
-        env={**env, **variables},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(redis_url: str, tmp_path: Path) -> Run:
+    """Run an example as its README says, with pages in the test's own folder."""
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(EXAMPLES),
+        "BABELQUEUE_REDIS_URL": redis_url,
+        "RESULTS": str(tmp_path),
+    }
+
+    def run(name: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, str(EXAMPLES / name / "demo.py"), *arguments],
+            env={**env, **variables},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=110,
+        )
+
+    return run
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in NAMES])
-def test_an_example_runs_and_its_readme_has_a_command(name: str, redis_url: str) -> None:
-    """It checks its own traces, and says what is wrong with them."""
-    assert "```" in (EXAMPLES / name / "README.md").read_text()
-    done = run(name, redis_url)
+def test_an_example_runs_and_its_readme_has_a_command(name: str, run: Run, tmp_path: Path) -> None:
+    """It checks its own traces, says what is wrong with them, and writes the pages it names."""
+    readme = (EXAMPLES / name / "README.md").read_text()
+    assert ".venv/bin/nox -s demo" in readme
+    done = run(name)
     assert done.returncode == 0, done.stdout + done.stderr
+    pages = set(re.findall(r"results/([\w-]+\.html)", readme))
+    assert {path.name for path in tmp_path.iterdir()} == pages
 
 
 @needs_node
-def test_a_trace_that_does_not_go_on_between_node_and_python_fails_the_demo(redis_url: str) -> None:
+def test_a_trace_that_does_not_go_on_between_node_and_python_fails_the_demo(run: Run) -> None:
     """Without headers, deliveries have parents, but the wrong ones."""
-    done = run("node_python", redis_url, "--layout", "legacy", OTEL_PROPAGATORS="none")
+    done = run("node_python", "--layout", "legacy", OTEL_PROPAGATORS="none")
     assert done.returncode == 1
     for service in ("stock", "billing", "shipping"):
         assert f"wrong: {service}: process" in done.stdout
 
 
-def test_without_node_the_demo_says_where_to_get_it(redis_url: str) -> None:
+def test_without_node_the_demo_says_where_to_get_it(run: Run) -> None:
     """And ends."""
-    done = run("node_python", redis_url, PATH="")
+    done = run("node_python", PATH="")
     assert done.returncode == 1
     assert "needs Node 20 or newer" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_python_stands_in_where_there_is_no_php(redis_url: str) -> None:
+def test_python_stands_in_where_there_is_no_php(run: Run) -> None:
     """With the same receipts in the same traces."""
-    done = run("laravel_shared", redis_url, PATH="")
+    done = run("laravel_shared", PATH="")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Python stands in" in done.stdout
     assert "Python has a receipt from python: urn:shop:order:reminder" in done.stdout

@@ -16,7 +16,7 @@ from kit.otlp import Span, environment
 from kit.page import write_page
 from kit.tree import trace_trees
 
-RESULTS = Path(__file__).parents[2] / "results"
+RESULTS = Path(os.environ.get("RESULTS") or Path(__file__).parents[2] / "results")
 """Where pages are written; git does not look there."""
 
 
