@@ -16,7 +16,9 @@ import logging
 from collections.abc import Collection
 from typing import Any
 
+from opentelemetry.instrumentation.babelqueue.config import Options
 from opentelemetry.instrumentation.babelqueue.package import _instruments_any
+from opentelemetry.instrumentation.babelqueue.signals import Signals
 from opentelemetry.instrumentation.dependencies import get_dependency_conflicts
 from opentelemetry.instrumentation.instrumentor import (  # type: ignore[attr-defined]
     BaseInstrumentor,  # not in its __all__
@@ -27,11 +29,24 @@ __all__ = ["BabelQueueInstrumentor"]
 logger = logging.getLogger(__name__)
 
 
-class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the base is untyped
-    """Makes spans for ``babelqueue-redis``, through the transport's own hooks.
+def signals_of(given: dict[str, Any]) -> Signals:
+    """Return the options and providers that ``instrument()`` was given."""
+    return Signals(
+        Options.of(given),
+        given.get("tracer_provider"),
+        given.get("meter_provider"),
+        given.get("logger_provider"),
+    )
 
-    ``instrument(tracer_provider=…)`` takes a provider other than the global one. Nothing raises:
-    without the transport there is nothing to do, and anything else that fails is logged.
+
+class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the base is untyped
+    """Makes spans and metrics for ``babelqueue-redis``, through the transport's own hooks.
+
+    ``instrument()`` takes the fields of
+    :class:`~opentelemetry.instrumentation.babelqueue.config.Options` as keywords, and
+    ``tracer_provider``, ``meter_provider`` and ``logger_provider`` in place of the global ones.
+    Nothing raises: without the transport there is nothing to do, and anything else that fails is
+    logged.
     """
 
     _hook: Any = None
@@ -53,7 +68,7 @@ class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the bas
 
             from babelqueue_redis import hooks  # noqa: PLC0415 - the target may be absent
 
-            self._hook = Telemetry(kwargs.get("tracer_provider"))
+            self._hook = Telemetry(signals_of(kwargs))
             hooks.register(self._hook)
         except Exception:
             logger.exception("babelqueue-redis is not instrumented")
