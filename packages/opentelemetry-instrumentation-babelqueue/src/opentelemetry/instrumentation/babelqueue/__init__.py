@@ -16,7 +16,6 @@ import logging
 from collections.abc import Collection
 from typing import Any
 
-from opentelemetry.instrumentation.babelqueue.config import Options
 from opentelemetry.instrumentation.babelqueue.package import _instruments_any
 from opentelemetry.instrumentation.babelqueue.signals import Signals
 from opentelemetry.instrumentation.dependencies import get_dependency_conflicts
@@ -27,16 +26,6 @@ from opentelemetry.instrumentation.instrumentor import (  # type: ignore[attr-de
 __all__ = ["BabelQueueInstrumentor"]
 
 logger = logging.getLogger(__name__)
-
-
-def signals_of(given: dict[str, Any]) -> Signals:
-    """Return the options and providers that ``instrument()`` was given."""
-    return Signals(
-        Options.of(given),
-        given.get("tracer_provider"),
-        given.get("meter_provider"),
-        given.get("logger_provider"),
-    )
 
 
 class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the base is untyped
@@ -68,7 +57,7 @@ class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the bas
 
             from babelqueue_redis import hooks  # noqa: PLC0415 - the target may be absent
 
-            self._hook = Telemetry(signals_of(kwargs))
+            self._hook = Telemetry(Signals.of(kwargs))
             hooks.register(self._hook)
         except Exception:
             logger.exception("babelqueue-redis is not instrumented")

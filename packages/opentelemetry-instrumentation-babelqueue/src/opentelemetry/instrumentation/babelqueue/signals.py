@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from opentelemetry import _logs, metrics, trace
@@ -37,6 +38,10 @@ class Active(NamedTuple):
     signals: Signals
     options: Options
 
+    def without_spans(self) -> Active:
+        """Return what there is for metrics: somebody else makes the span."""
+        return self._replace(tracer=None)
+
 
 class Signals:
     """The providers of one instrumentor: those it was given, else the global ones of the moment."""
@@ -53,6 +58,12 @@ class Signals:
         self.gauges = Gauges()
         self._given = (tracer_provider, meter_provider, logger_provider)
         self._made: tuple[object, object, Active | None] | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Signals:
+        """Return the options and the providers that ``instrument()`` was given."""
+        providers = ("tracer_provider", "meter_provider", "logger_provider")
+        return cls(Options.of(given), *map(given.get, providers))
 
     def active(self) -> Active | None:
         """Return what to record with, or ``None`` when there is nothing to do.
