@@ -12,6 +12,7 @@ from typing import Any
 import opentelemetry.instrumentation.babelqueue as instrumentation
 import pytest
 from opentelemetry import baggage, context, propagate, trace
+from opentelemetry.instrumentation import dependencies
 from opentelemetry.instrumentation.babelqueue import BabelQueueInstrumentor
 from opentelemetry.instrumentation.babelqueue.config import Options
 from opentelemetry.instrumentation.babelqueue.signals import Signals
@@ -267,6 +268,7 @@ class NoSdk(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, NoSdk())
 import redis
 from babelqueue_redis import RedisConsumer, RedisPublisher
+from opentelemetry.instrumentation import dependencies
 from opentelemetry.instrumentation.babelqueue import BabelQueueInstrumentor
 
 BabelQueueInstrumentor().instrument()
@@ -308,6 +310,20 @@ def test_the_error_of_an_exception_without_a_message_is_recorded(
     span = spans.all[-1]
     assert span.status.status_code is trace.StatusCode.ERROR
     assert "Unprintable" in str((span.attributes or {})["error.type"])
+
+
+def test_a_pre_release_of_the_target_will_do(
+    monkeypatch: pytest.MonkeyPatch, publisher: RedisPublisher, client: Client, queue: str
+) -> None:
+    """It is what developers run."""
+    monkeypatch.setattr(dependencies, "version", lambda _: "0.2.0.dev1")
+    instrumentor = BabelQueueInstrumentor()
+    instrumentor.instrument(tracer_provider=TracerProvider())
+    try:
+        publisher.publish("urn:a", {})
+    finally:
+        instrumentor.uninstrument()
+    assert not accepts(client.lindex(queue, 0))  # framed
 
 
 def test_the_extra_installs_the_instrumentation() -> None:
