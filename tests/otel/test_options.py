@@ -269,6 +269,54 @@ def test_the_zset_layout_goes_on_by_trace_id(
     assert told(taken)["messaging.babelqueue.layout"] == "zset"
 
 
+@pytest.mark.parametrize("layout", ["zset"])
+@pytest.mark.parametrize("kind", ["sync", "aio"])
+def test_delays_and_retries_of_the_zset_layout_stay_in_the_trace(
+    spans: Spans, publisher: RedisPublisher, consumer_of: Make, store: Store
+) -> None:
+    """Kept back by the producer, or by a back-off: every attempt, and the dead letter."""
+
+    def fail(_: object) -> None:
+        raise ValueError
+
+    def poll(consumer: RedisConsumer) -> Outcome | None:
+        for member in store.client.zrange(f"{store.ready_key}:delayed", 0, -1):
+            store.client.zadd(f"{store.ready_key}:delayed", {member: 1})
+        return consumer.poll(0)
+
+    publisher.publish("urn:a", {}, delay=1000)
+    consumer = consumer_of({"urn:a": fail}, retry_backoff=1000, on_error=lambda *_: None)
+    outcomes = [poll(consumer) for _ in range(3)]
+    assert outcomes == [Outcome.RETRIED, Outcome.RETRIED, Outcome.DEAD_LETTERED]
+    sent, *tries = spans.all
+    assert {span.context.trace_id for span in tries} == {sent.context.trace_id}
+    assert len({next(iter(links(span))) for span in tries}) == 1
+
+
+@pytest.mark.parametrize("kind", ["sync", "aio"])
+def test_who_handles_a_dead_letter_goes_on_under_the_publish(
+    spans: Spans,
+    publisher: RedisPublisher,
+    shell: Any,
+    consumer_of: Make,
+    redis_url: str,
+    queue: str,
+) -> None:
+    """Its record has the headers of the message."""
+
+    def fail(_: object) -> None:
+        raise ValueError
+
+    publisher.publish("urn:a", {})
+    consumer_of({"urn:a": fail}, max_tries=1, on_error=lambda *_: None).poll(0)
+    shell.make("consumer", redis_url, f"{queue}.dlq", HANDLERS).poll(0)
+    sent, _, buried = spans.all
+    assert buried.name == f"process {queue}.dlq"
+    assert buried.parent is not None
+    assert buried.parent.span_id == sent.context.span_id
+    assert links(buried) == {sent.context.span_id}
+
+
 @pytest.mark.parametrize("named", ["this", "*", "another"])
 def test_a_queue_may_be_without_propagation(
     instrumented_with: With,
