@@ -179,12 +179,13 @@ class _Entered(Generic[T]):
         """Go on with a hook's changed publications, if they can be published."""
         if not self._step.startswith("publishing") or value is None or value is self._value:
             return
-        many = isinstance(self._value, tuple)
         try:
-            changed = value if many else (value,)
-            before = self._value if many else (self._value,)
-            checked = tuple(rechecked(*pair) for pair in zip(changed, before, strict=True))
+            if isinstance(self._value, tuple):
+                pairs = zip(value, self._value, strict=True)
+                checked: Any = tuple(rechecked(*pair) for pair in pairs)
+            else:
+                checked = rechecked(value, self._value)
         except Exception:
             logger.exception("hook %s made no publication", type(hook).__qualname__)
         else:
-            self._value = checked if many else checked[0]
+            self._value = checked

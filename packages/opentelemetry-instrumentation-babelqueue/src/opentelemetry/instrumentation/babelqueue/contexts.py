@@ -126,8 +126,8 @@ def asked(function: Function | None, *args: object) -> Any:  # noqa: ANN401 - wh
 
 def links_to(*contexts: SpanContext) -> list[Link]:
     """Return a link to each span context that is one, once."""
-    found: dict[tuple[int, int], SpanContext] = {}
+    found: dict[int, SpanContext] = {}
     for each in contexts:
         if each.is_valid:
-            found.setdefault((each.trace_id, each.span_id), each)
+            found.setdefault(each.span_id, each)
     return [Link(each) for each in found.values()]

@@ -104,9 +104,9 @@ class Process(Operation):
         counted: bool = False,
     ) -> None:
         """Count the delivery, unless it is counted, and tell how long the message waited."""
-        attributes = self._common
+        attributes = self._common()
         if refusal is not None:
-            attributes = {**attributes, semconv.ERROR_TYPE: error_type(refusal)}
+            attributes[semconv.ERROR_TYPE] = error_type(refusal)
         elif created_at > 0:
             instruments.waited(time.time() - created_at / 1000, attributes, self._context)
         if not counted:

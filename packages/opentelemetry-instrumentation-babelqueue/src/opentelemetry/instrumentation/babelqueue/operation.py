@@ -54,7 +54,6 @@ class Operation:
 
     __slots__ = (
         "_active",
-        "_common",
         "_context",
         "_forks",
         "_place",
@@ -71,7 +70,6 @@ class Operation:
         """Prepare; nothing is started yet."""
         self._active = active
         self._place = place
-        self._common = common_attributes(place, self.operation, active.options.system)
         self._span: Span = INVALID_SPAN
         self._context: Context | None = None
         self._token: Any = None
@@ -105,17 +103,24 @@ class Operation:
             self._context = trace.set_span_in_context(span, parent)
             self._token = context.attach(self._context)
 
+    def _common(self) -> dict[str, Any]:
+        """Return the attributes that spans and metrics share."""
+        return common_attributes(self._place, self.operation, self._active.options.system)
+
     def _attributes(self, about: dict[str, Any]) -> dict[str, Any]:
-        return span_attributes(self._place, self._common, self.operation_type, about)
+        """Return the attributes that the span begins with."""
+        return span_attributes(self._place, self._common(), self.operation_type, about)
 
     def _finish(self, error: BaseException | None) -> None:
         seconds = time.perf_counter() - (self._started or 0)
-        attributes = self._common
+        failure = None
         if error is not None:
             failure = error_type(error)
             record_error(self._active, self._span, self._context, self, error, failure)
-            attributes = {**attributes, semconv.ERROR_TYPE: failure}
         if self._active.instruments is not None:
+            attributes = self._common()
+            if failure is not None:
+                attributes[semconv.ERROR_TYPE] = failure
             self._measure(self._active.instruments, seconds, attributes)
 
     def _measure(
@@ -143,11 +148,12 @@ def common_attributes(place: Place, name: str, system: str) -> dict[str, Any]:
 def span_attributes(
     place: Place, common: dict[str, Any], operation_type: str, about: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the attributes that a span of an operation begins with."""
-    attributes = {**common, semconv.MESSAGING_OPERATION_TYPE: operation_type, **about}
+    """Return the attributes that a span of an operation begins with, the common ones extended."""
+    common[semconv.MESSAGING_OPERATION_TYPE] = operation_type
     if place.layout:
-        attributes[semconv.BABELQUEUE_LAYOUT] = place.layout
-    return attributes
+        common[semconv.BABELQUEUE_LAYOUT] = place.layout
+    common.update(about)
+    return common
 
 
 def captured(headers: Mapping[str, str], active: Active) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def create_all(
         The publications with their contexts in them, and the contexts.
     """
     place = publications[0].destination
-    common = common_attributes(place, "create", active.options.system)
+    system, name = active.options.system, f"create {place.queue}"
     carrying, creations = [], []
     for each in publications:
         given = given_context(active, place.queue, each.headers)
@@ -122,8 +122,8 @@ def create_all(
             carrying.append(carried(active, each, trace.INVALID_SPAN, given))
             creations.append(given)
             continue
+        common = common_attributes(place, "create", system)
         attributes = span_attributes(place, common, "create", _about(active, each))
-        name = f"create {place.queue}"
         span = tracer.start_span(name, kind=SpanKind.PRODUCER, attributes=attributes)
         try:
             carrying.append(carried(active, each, span, given))

@@ -46,7 +46,6 @@ class Settle(Operation):
         """Prepare."""
         super().__init__(active, settling.destination)
         self._settling = settling
-        self._common[semconv.MESSAGING_OPERATION_NAME] = self._operation
 
     def __enter__(self) -> None:
         """Start the span, if there is to be one."""
@@ -58,7 +57,7 @@ class Settle(Operation):
         message_id = self._settling.message_id
         told = {semconv.MESSAGING_MESSAGE_ID: message_id} if message_id else {}
         span = tracer.start_span(
-            f"{self._operation} {self._settling.destination.queue}",
+            f"{self.operation} {self._settling.destination.queue}",
             context=place.context,
             kind=SpanKind.CLIENT,
             links=place.links,
@@ -67,7 +66,8 @@ class Settle(Operation):
         self._enter(span, place.context)
 
     @property
-    def _operation(self) -> str:
+    def operation(self) -> str:  # type: ignore[override]  # it depends on the outcome
+        """The operation that brings the intended outcome about."""
         return NAMES[self._settling.intended]
 
     def _hanging(self) -> Placement:
@@ -77,16 +77,22 @@ class Settle(Operation):
             return noted
         headers = self._settling.reservation.headers
         queue = self._settling.destination.queue
-        created = created_in(self._active, queue, headers, trace_id="", name=self._operation)
+        created = created_in(self._active, queue, headers, trace_id="", name=self.operation)
         return Placement(created.context, links_to(created.span_context))
 
     def _finish(self, error: BaseException | None) -> None:
         outcome = self._settling.outcome or self._settling.intended
-        self._common[semconv.BABELQUEUE_OUTCOME] = outcome.value
         self._span.set_attribute(semconv.BABELQUEUE_OUTCOME, outcome.value)
         super()._finish(error)
         if self._span.is_recording():
             asked(self._active.options.settle_hook, self._span, self._settling)
+
+    def _measure(
+        self, instruments: Instruments, seconds: float, attributes: dict[str, Any]
+    ) -> None:
+        outcome = self._settling.outcome or self._settling.intended
+        attributes[semconv.BABELQUEUE_OUTCOME] = outcome.value
+        super()._measure(instruments, seconds, attributes)
 
 
 class Receive(Operation):

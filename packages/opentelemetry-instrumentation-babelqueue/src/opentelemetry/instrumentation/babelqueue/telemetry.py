@@ -50,7 +50,8 @@ class Telemetry(Hook):
     def settling(self, settling: Settling) -> AbstractContextManager[object]:
         """Measure a settlement, and make its span where that is wanted."""
         active = self.signals.active()
-        return Settle(active, settling) if active else _NOTHING
+        told = active and (active.instruments or active.options.settle_spans)
+        return Settle(active, settling) if active and told else _NOTHING
 
     def receiving(self, receiving: Receiving) -> AbstractContextManager[object]:
         """Make the ``receive`` span of a message that a program took itself."""
