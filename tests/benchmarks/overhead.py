@@ -80,7 +80,7 @@ def seconds_of(work: Callable[[], object], times: int) -> float:
     return (time.process_time() - start) / times
 
 
-def measure(url: str, pairs: int) -> dict[str, float]:
+def measure(url: str, pairs: int, rounds: int = ROUNDS) -> dict[str, float]:
     """Return the seconds of a pair each way, and of the yardstick."""
     queue = f"bench-{uuid.uuid4().hex}"
     publisher = RedisPublisher(url, queue)
@@ -100,8 +100,8 @@ def measure(url: str, pairs: int) -> dict[str, float]:
         "traced and measured": instrumented(tracers, meters),
     }
     tracer = tracers.get_tracer("yardstick")
-    best = dict.fromkeys([*ways, "span"], float("inf"))
-    for _ in range(ROUNDS):
+    best: dict[str, float] = dict.fromkeys([*ways, "span"], float("inf"))
+    for _ in range(rounds):
         for name, way in ways.items():
             with way():
                 best[name] = min(best[name], seconds_of(pair, pairs))

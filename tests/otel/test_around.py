@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from opentelemetry import context, trace
 from opentelemetry._logs import SeverityNumber
-from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs import LoggerProvider, LoggingHandler
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.trace import SpanKind, StatusCode
@@ -283,6 +283,26 @@ def test_exceptions_are_span_events_or_log_events(
     if records:
         severities = [record.severity_number for record in records]
         assert severities == [SeverityNumber.ERROR, SeverityNumber.WARN]
+
+
+@pytest.mark.filterwarnings("ignore:`LoggingHandler`:DeprecationWarning")
+@pytest.mark.parametrize("kind", ["sync", "aio"])
+def test_what_a_handler_logs_carries_its_span(
+    spans: Spans, publisher: RedisPublisher, consumer_of: Make
+) -> None:
+    """With the SDK's logging handler, also from the thread that runs a plain function."""
+    exporter = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
+    provider = LoggerProvider()
+    provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
+    logger = logging.getLogger("an.application")
+    handler = LoggingHandler(logger_provider=provider)
+    logger.addHandler(handler)
+    publisher.publish("urn:a", {})
+    consumer_of({"urn:a": lambda envelope: logger.warning("hello")}).poll(0)
+    logger.removeHandler(handler)
+    (record,) = [each.log_record for each in exporter.get_finished_logs()]
+    taken = spans.all[-1]
+    assert (record.trace_id, record.span_id) == (taken.context.trace_id, taken.context.span_id)
 
 
 def test_no_logger_of_ours_is_noisy(
