@@ -91,7 +91,8 @@ def types(session: nox.Session) -> None:
     for package in PACKAGES:
         session.run("mypy", f"{package}/src")
     session.run("mypy", "tests", "examples/kit", "noxfile.py")
-    session.run("mypy", "examples/two_processes")
+    for example in ("two_processes", "manual_instrumentation", "span_hooks", "babelqueue_sdk"):
+        session.run("mypy", f"examples/{example}")
 
 
 @nox.session

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import re
 import time
 from collections.abc import Callable
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,6 +101,13 @@ def test_every_variable_is_a_flag_of_the_tool() -> None:
     names = {name for name in dir(environment_variables) if name.startswith("OTEL_")}
     assert names == {variable(name) for name in FIELDS if name not in shared}
     assert all(getattr(environment_variables, name) == name for name in names)
+
+
+def test_the_readme_has_every_option_in_one_table() -> None:
+    """In the order of the fields."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    table = readme.partition("### Options")[2].partition("###")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == FIELDS
 
 
 @pytest.mark.parametrize(
