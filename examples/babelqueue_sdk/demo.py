@@ -1,7 +1,7 @@
 """Run two programs of the ``babelqueue`` SDK, and show the traces that they leave.
 
-Neither has tracing code: the instrumentation is installed, that is all. Exits with 1 when the traces
-are not what they must be.
+Neither has tracing code: the instrumentation is installed, that is all. Exits with 1 when the
+traces are not what they must be.
 """
 
 from __future__ import annotations

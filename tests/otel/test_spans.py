@@ -4,13 +4,20 @@ import json
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import redis
 from opentelemetry import baggage, context, propagate, trace
 from opentelemetry.propagators.b3 import B3MultiFormat
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.sdk.trace.sampling import (
+    Decision,
+    ParentBased,
+    Sampler,
+    SamplingResult,
+    TraceIdRatioBased,
+)
 from opentelemetry.trace import SpanKind, StatusCode
 
 from babelqueue_carrier import inject, uuid_of
@@ -183,6 +190,29 @@ def test_a_given_creation_context_is_left_alone(
     assert [f"{link.context.span_id:016x}" for link in sent.links] == ["b" * 16]
     assert taken.parent is not None
     assert f"{taken.parent.span_id:016x}" == "b" * 16
+
+
+def test_a_sampler_sees_the_chain_of_a_publish_inside_a_trace(
+    monkeypatch: pytest.MonkeyPatch, publisher: RedisPublisher
+) -> None:
+    """All that can be known is told at the start, where samplers look."""
+    seen: list[dict[str, object]] = []
+
+    class Sees(Sampler):
+        def should_sample(self, *args: Any, **_: Any) -> SamplingResult:
+            seen.append(dict(args[4] or {}))
+            return SamplingResult(Decision.RECORD_AND_SAMPLE)
+
+        def get_description(self) -> str:
+            return "sees"
+
+    with instrumented(monkeypatch, TracerProvider(sampler=Sees())):
+        with trace.get_tracer("app").start_as_current_span("request") as request:
+            publisher.publish("urn:a", {})
+        publisher.publish("urn:a", {}, trace_id="chain-7")
+    chain = uuid_of(request.get_span_context().trace_id)
+    told = [each.get("messaging.message.conversation_id") for each in seen]
+    assert told == [None, chain, "chain-7"]
 
 
 def test_the_explicit_way_joins_the_same_trace(

@@ -59,10 +59,11 @@ class PublishOne(Publish):
             return publication
         given = given_context(self._active, publication.destination.queue, publication.headers)
         kind = SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER
+        publication = foreseen(self._active, publication, given)
         span = self._start(tracer, kind, links_to(given), _about(self._active, publication))
         try:
             carrying = carried(self._active, publication, span, given)
-            _tell(self._active, span, carrying)
+            _tell(self._active, span, carrying, is_new=publication.trace_id is None)
         except BaseException:
             span.end()
             raise
@@ -97,7 +98,7 @@ class PublishMany(Publish):
         try:
             carrying = tuple(carried(active, each, span, given) for each in self._publications)
             for each in carrying:
-                _tell(active, span, each, alone=len(carrying) == 1)
+                _tell(active, span, each, is_new=len(carrying) == 1)
         except BaseException:
             span.end()
             raise
@@ -123,15 +124,25 @@ def create_all(
             creations.append(given)
             continue
         common = common_attributes(place, "create", system)
-        attributes = span_attributes(place, common, "create", _about(active, each))
+        message = foreseen(active, each, given)
+        attributes = span_attributes(place, common, "create", _about(active, message))
         span = tracer.start_span(name, kind=SpanKind.PRODUCER, attributes=attributes)
         try:
-            carrying.append(carried(active, each, span, given))
-            _tell(active, span, carrying[-1])
+            carrying.append(carried(active, message, span, given))
+            _tell(active, span, carrying[-1], is_new=message.trace_id is None)
         finally:
             span.end()
         creations.append(span.get_span_context())
     return tuple(carrying), creations
+
+
+def foreseen(active: Active, publication: Publication, given: SpanContext) -> Publication:
+    """Return a publication with its ``trace_id``, if that is known before its span is started."""
+    if publication.trace_id is not None:
+        return publication
+    origin = given if given.is_valid else trace.get_current_span().get_span_context()
+    stamp = stamp_of(active, publication.destination.queue, origin)
+    return publication if stamp is None else publication.carrying(publication.headers, stamp)
 
 
 def carried(
@@ -154,11 +165,11 @@ def carried(
     return publication.carrying(headers, trace_id)
 
 
-def _tell(active: Active, span: Span, publication: Publication, *, alone: bool = True) -> None:
-    """Tell a span of a message that it creates, alone or with others."""
+def _tell(active: Active, span: Span, publication: Publication, *, is_new: bool) -> None:
+    """Tell a span of a message that it creates, and of its ``trace_id`` where that is new."""
     if not span.is_recording():
         return
-    if alone and publication.trace_id is not None:
+    if is_new and publication.trace_id is not None:
         span.set_attribute(semconv.MESSAGING_MESSAGE_CONVERSATION_ID, publication.trace_id)
     asked(active.options.publish_hook, span, publication)
 
@@ -169,6 +180,8 @@ def _about(active: Active, publication: Publication) -> dict[str, Any]:
         semconv.BABELQUEUE_URN: publication.urn,
         **captured(publication.headers, active),
     }
+    if publication.trace_id is not None:
+        about[semconv.MESSAGING_MESSAGE_CONVERSATION_ID] = publication.trace_id
     if active.options.body_size:
         about[semconv.MESSAGING_MESSAGE_BODY_SIZE] = len(message_of(publication, _SOME_UUID)[0])
     return about
