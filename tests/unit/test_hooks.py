@@ -253,6 +253,22 @@ def test_notes_are_each_reservations_own() -> None:
     assert other.notes == {}
 
 
+def test_a_step_may_have_nothing_to_enclose(caplog: pytest.LogCaptureFixture) -> None:
+    """``None`` in place of a context manager; the other hooks are entered."""
+
+    class Nothing(Hook):
+        def publishing(self, publication: Publication) -> None:
+            return None
+
+    seen: list[str] = []
+    hooks.register(Nothing())
+    hooks.register(Adds("a", seen))
+    with hooks.publishing(PUBLICATION) as publication:
+        assert publication.headers == {"a": "1"}
+    assert seen == ["a enters", "a leaves"]
+    assert not caplog.records
+
+
 def test_one_hook_is_enough_to_show_the_traffic() -> None:
     """And none is when it is gone."""
 

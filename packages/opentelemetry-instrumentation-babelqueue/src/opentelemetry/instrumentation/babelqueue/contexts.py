@@ -46,7 +46,8 @@ def created_in(  # noqa: PLR0913 - what a sampler is asked with
         return Creation(Context(), INVALID_SPAN_CONTEXT)
     if options.headerless == "none":
         trace_id = ""
-    created = creation(headers, trace_id, active.sampler_of, name, attributes)
+    provider = active.sampler_of or trace.get_tracer_provider()
+    created = creation(headers, trace_id, provider, name, attributes)
     if not options.carries_baggage(queue):
         return created._replace(context=baggage.clear(created.context))
     return created

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -13,10 +14,12 @@ from opentelemetry.instrumentation.babelqueue.config import Options
 from opentelemetry.instrumentation.babelqueue.metrics import Gauges, Instruments
 from opentelemetry.instrumentation.babelqueue.version import __version__
 from opentelemetry.instrumentation.utils import is_instrumentation_enabled
+from opentelemetry.metrics import _internal
 
 logger = logging.getLogger(__name__)
 
 SCOPE = "opentelemetry.instrumentation.babelqueue"
+_NAMED_PROVIDERS = ("OTEL_PYTHON_TRACER_PROVIDER", "OTEL_PYTHON_METER_PROVIDER")
 FLUSH_MILLIS = 5000
 """How long a worker's end waits for each provider to hand over what it has."""
 
@@ -34,7 +37,7 @@ class Active(NamedTuple):
 
     tracer: trace.Tracer | None
     instruments: Instruments | None
-    sampler_of: trace.TracerProvider
+    sampler_of: trace.TracerProvider | None
     signals: Signals
     options: Options
 
@@ -58,6 +61,7 @@ class Signals:
         self.gauges = Gauges()
         self._given = (tracer_provider, meter_provider, logger_provider)
         self._made: tuple[object, object, Active | None] | None = None
+        self._named = any(name in os.environ for name in _NAMED_PROVIDERS)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Signals:
@@ -71,12 +75,22 @@ class Signals:
         That is the case while instrumentation is suppressed, and while the providers are still the
         API's own or the SDK is disabled: then nothing is built and nothing is injected.
         """
-        tracers = self._given[0] or trace.get_tracer_provider()
-        meters = self._given[1] or metrics.get_meter_provider()
+        tracers = self._given[0] or self._global(trace, "_TRACER_PROVIDER")
+        meters = self._given[1] or self._global(_internal, "_METER_PROVIDER")
         made = self._made
         if made is None or made[0] is not tracers or made[1] is not meters:
             made = self._made = (tracers, meters, self._active_of(tracers, meters))
         return made[2] if made[2] is not None and is_instrumentation_enabled() else None
+
+    def _global(self, module: Any, variable: str) -> Any:  # noqa: ANN401 - a provider
+        """Return a global provider, or ``None`` while it is not set.
+
+        While none is set, the API's own functions look into the environment every time, which is
+        most of what it would cost to have nothing to do. So look where they look first.
+        """
+        if getattr(module, variable, module) is None and not self._named:
+            return None
+        return trace.get_tracer_provider() if module is trace else metrics.get_meter_provider()
 
     def logger(self) -> _logs.Logger:
         """Return the logger of events."""
@@ -97,21 +111,21 @@ class Signals:
                     flush(FLUSH_MILLIS)
 
     def _active_of(
-        self, tracers: trace.TracerProvider, meters: metrics.MeterProvider
+        self, tracers: trace.TracerProvider | None, meters: metrics.MeterProvider | None
     ) -> Active | None:
         tracer, instruments = self._tracer(tracers), self._instruments(meters)
         if tracer is None and instruments is None:
             return None
         return Active(tracer, instruments, tracers, self, self.options)
 
-    def _tracer(self, provider: trace.TracerProvider) -> trace.Tracer | None:
-        if _is_the_apis(provider):
+    def _tracer(self, provider: trace.TracerProvider | None) -> trace.Tracer | None:
+        if provider is None or _is_the_apis(provider):
             return None
         tracer = provider.get_tracer(SCOPE, __version__, schema_url=semconv.SCHEMA_URL)
         return None if isinstance(tracer, trace.NoOpTracer) else tracer
 
-    def _instruments(self, provider: metrics.MeterProvider) -> Instruments | None:
-        if _is_the_apis(provider):
+    def _instruments(self, provider: metrics.MeterProvider | None) -> Instruments | None:
+        if provider is None or _is_the_apis(provider):
             return None
         try:
             meter = provider.get_meter(SCOPE, __version__, schema_url=semconv.SCHEMA_URL)

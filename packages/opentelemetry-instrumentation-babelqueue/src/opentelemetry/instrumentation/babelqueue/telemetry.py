@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
 
 from opentelemetry.instrumentation.babelqueue.config import Options
 from opentelemetry.instrumentation.babelqueue.operation import common_attributes
@@ -18,9 +17,6 @@ from babelqueue_redis.hooks import Hook
 from babelqueue_redis.steps import Receiving, Serving, Settling
 from babelqueue_redis.values import Delivery, Publication
 
-_NOTHING: AbstractContextManager[Any] = nullcontext()
-"""What is entered while there is nothing to record: it changes nothing."""
-
 
 class Telemetry(Hook):
     """Encloses what the transport does in spans and metrics."""
@@ -30,33 +26,33 @@ class Telemetry(Hook):
         self.signals = signals or Signals(Options())
         self.shows_traffic = self.signals.options.redis_spans
 
-    def publishing(self, publication: Publication) -> AbstractContextManager[Publication]:
+    def publishing(self, publication: Publication) -> AbstractContextManager[Publication] | None:
         """Make the ``publish`` span and put its context into the message."""
         active = self.signals.active()
-        return PublishOne(active, (publication,)) if active else _NOTHING
+        return PublishOne(active, (publication,)) if active else None
 
     def publishing_many(
         self, publications: tuple[Publication, ...]
-    ) -> AbstractContextManager[tuple[Publication, ...]]:
+    ) -> AbstractContextManager[tuple[Publication, ...]] | None:
         """Make the spans of a batch and put their contexts into the messages."""
         active = self.signals.active()
-        return PublishMany(active, publications) if active else _NOTHING
+        return PublishMany(active, publications) if active else None
 
-    def processing(self, delivery: Delivery) -> AbstractContextManager[object]:
+    def processing(self, delivery: Delivery) -> AbstractContextManager[object] | None:
         """Make the ``process`` span."""
         active = self.signals.active()
-        return Processing(active, delivery) if active else _NOTHING
+        return Processing(active, delivery) if active else None
 
-    def settling(self, settling: Settling) -> AbstractContextManager[object]:
+    def settling(self, settling: Settling) -> AbstractContextManager[object] | None:
         """Measure a settlement, and make its span where that is wanted."""
         active = self.signals.active()
         told = active and (active.instruments or active.options.settle_spans)
-        return Settle(active, settling) if active and told else _NOTHING
+        return Settle(active, settling) if active and told else None
 
-    def receiving(self, receiving: Receiving) -> AbstractContextManager[object]:
+    def receiving(self, receiving: Receiving) -> AbstractContextManager[object] | None:
         """Make the ``receive`` span of a message that a program took itself."""
         active = self.signals.active()
-        return Receive(active, receiving) if active else _NOTHING
+        return Receive(active, receiving) if active else None
 
     def serving(self, serving: Serving) -> AbstractContextManager[object]:
         """Tell the length of the queue meanwhile, and hand everything over at the end."""
