@@ -112,16 +112,18 @@ class Operation:
         return span_attributes(self._place, self._common(), self.operation_type, about)
 
     def _finish(self, error: BaseException | None) -> None:
-        """Tell how it ended: metrics first, for an exception may refuse to be recorded."""
+        """Measure, and tell the error. Either may fail without the other."""
         seconds = time.perf_counter() - (self._started or 0)
-        failure = None if error is None else error_type(error)
-        if self._active.instruments is not None:
-            attributes = self._common()
-            if failure is not None:
-                attributes[semconv.ERROR_TYPE] = failure
-            self._measure(self._active.instruments, seconds, attributes)
-        if error is not None and failure is not None:
-            record_error(self._active, self._span, self._context, self, error, failure)
+        failure = "" if error is None else error_type(error)
+        try:
+            if self._active.instruments is not None:
+                attributes = self._common()
+                if failure:
+                    attributes[semconv.ERROR_TYPE] = failure
+                self._measure(self._active.instruments, seconds, attributes)
+        finally:
+            if error is not None:
+                record_error(self._active, self._span, self._context, self, error, failure)
 
     def _measure(
         self, instruments: Instruments, seconds: float, attributes: dict[str, Any]
