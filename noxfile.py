@@ -91,6 +91,23 @@ def conformance(session: nox.Session) -> None:
 
 
 @nox.session
+def overhead(session: nox.Session) -> None:
+    """What telemetry costs, as ratios; nothing is asserted: ``nox -s overhead [-- PAIRS]``."""
+    install(session, "tests")
+    env = {"PYTHONPATH": "examples"}
+    session.run("python", "-m", "tests.benchmarks.overhead", *session.posargs, env=env)
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """Fifty thousand traced messages at constant memory."""
+    install(session, "tests")
+    session.run(
+        "pytest", "-q", "--timeout", "1800", "tests/otel/test_cost.py", env={"BQ_MESSAGES": "50000"}
+    )
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Style, and the arrows between modules."""
     install(session, "lint")

@@ -37,6 +37,8 @@ _registered: tuple[Hook, ...] = ()
 class Hook:
     """Base class of hooks; every step does nothing.
 
+    A step may also return ``None``, when there is nothing to enclose this time.
+
     Attributes:
         shows_traffic: Whether the worker's own commands go through ``redis.Redis.execute_command``
             where somebody wrapped it, as a publish does: then they are seen, one by one.
@@ -44,7 +46,7 @@ class Hook:
 
     shows_traffic = False
 
-    def publishing(self, publication: Publication) -> AbstractContextManager[Publication]:
+    def publishing(self, publication: Publication) -> AbstractContextManager[Publication] | None:
         """Enclose one publish.
 
         The value of the ``with`` is what gets published: the publication, or a changed copy
@@ -54,11 +56,11 @@ class Hook:
 
     def publishing_many(
         self, publications: tuple[Publication, ...]
-    ) -> AbstractContextManager[tuple[Publication, ...]]:
+    ) -> AbstractContextManager[tuple[Publication, ...]] | None:
         """Enclose one ``publish_many``; like :meth:`publishing`, for as many publications."""
         return nullcontext(publications)
 
-    def processing(self, delivery: Delivery) -> AbstractContextManager[object]:
+    def processing(self, delivery: Delivery) -> AbstractContextManager[object] | None:
         """Enclose the handling of one delivery, in the lane that runs the handler.
 
         It also encloses the refusal of poison and of unknown URNs, seen as a ``PoisonError`` or an
@@ -66,15 +68,15 @@ class Hook:
         """
         return nullcontext(delivery)
 
-    def settling(self, settling: Settling) -> AbstractContextManager[object]:
+    def settling(self, settling: Settling) -> AbstractContextManager[object] | None:
         """Enclose the command that ends a reservation, after the handling."""
         return nullcontext(settling)
 
-    def receiving(self, receiving: Receiving) -> AbstractContextManager[object]:
+    def receiving(self, receiving: Receiving) -> AbstractContextManager[object] | None:
         """Enclose a ``reserve()`` that the program called; ``poll()`` and ``run()`` make none."""
         return nullcontext(receiving)
 
-    def serving(self, serving: Serving) -> AbstractContextManager[object]:
+    def serving(self, serving: Serving) -> AbstractContextManager[object] | None:
         """Enclose a ``run()``, from before its first message until after its last."""
         return nullcontext(serving)
 
@@ -145,6 +147,8 @@ class _Entered(Generic[T]):
         for hook in _registered:
             try:
                 manager = getattr(hook, self._step)(self._value)
+                if manager is None:
+                    continue
                 value = manager.__enter__()
             except Exception:
                 logger.exception("hook %s failed before %s", type(hook).__qualname__, self._step)
@@ -179,12 +183,13 @@ class _Entered(Generic[T]):
         """Go on with a hook's changed publications, if they can be published."""
         if not self._step.startswith("publishing") or value is None or value is self._value:
             return
-        many = isinstance(self._value, tuple)
         try:
-            changed = value if many else (value,)
-            before = self._value if many else (self._value,)
-            checked = tuple(rechecked(*pair) for pair in zip(changed, before, strict=True))
+            if isinstance(self._value, tuple):
+                pairs = zip(value, self._value, strict=True)
+                checked: Any = tuple(rechecked(*pair) for pair in pairs)
+            else:
+                checked = rechecked(value, self._value)
         except Exception:
             logger.exception("hook %s made no publication", type(hook).__qualname__)
         else:
-            self._value = checked if many else checked[0]
+            self._value = checked

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import random
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,8 +14,9 @@ from babelqueue_redis import hooks
 from babelqueue_redis.aio.driver import Driver
 from babelqueue_redis.aio.shutdown import Shutdown
 from babelqueue_redis.core.routing import check_result, prepared
+from babelqueue_redis.core.stored import Counts
 from babelqueue_redis.errors import BabelQueueError, SettlementError, TransportError
-from babelqueue_redis.layouts.counting import counting
+from babelqueue_redis.layouts.operations import Operations
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.steps import Serving
 from babelqueue_redis.values import Delivery, Destination, Outcome, Reservation
@@ -165,10 +167,14 @@ class Worker:
     def _serving(self) -> Serving:
         options, driver = self._options, self._driver
         destination = Destination(options.queue, options.layout, driver.address, driver.port)
-        loop = asyncio.get_running_loop()
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
 
-        def counts() -> dict[str, int]:
-            asked = asyncio.run_coroutine_threadsafe(driver.run(counting(options)), loop)
+        command = Operations(options, options.dead_letter_target).counts()
+
+        def counts() -> Counts | None:
+            if threading.get_ident() == thread:  # it would wait for itself
+                return None
+            asked = asyncio.run_coroutine_threadsafe(driver.send(command), loop)
             return asked.result(_LONGEST_COUNT)
 
         return Serving(destination, counts)
