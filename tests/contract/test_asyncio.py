@@ -30,15 +30,12 @@ from babelqueue_redis import (
     RedisPublisher,
 )
 from babelqueue_redis.core.command import Command
+from tests.support.marks import both_layouts
 from tests.support.proxy import proxy_to
 from tests.support.server import Client
 from tests.support.store import Store
 
-
-@pytest.fixture(params=["legacy", "zset"])
-def layout(request: pytest.FixtureRequest) -> str:
-    """Both layouts."""
-    return str(request.param)
+pytestmark = both_layouts
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
