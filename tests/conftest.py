@@ -15,6 +15,7 @@ from babelqueue_redis import RedisConsumer, RedisPublisher
 from kit.redis_server import NoRedisError, any_binary, private_server
 from tests.interop.laravel.peers import laravel_version
 from tests.support.instrumented import instrumented
+from tests.support.marks import BOTH
 from tests.support.server import Client, redis_is_required, shared_url
 from tests.support.shells import Shell
 from tests.support.spans import Spans
@@ -29,6 +30,21 @@ OWNED = re.compile(
     r"(queues:)?bq-test-[0-9a-f]{32}(\.dlq)?(:processing(:deadlines)?|:delayed|:reserved|:notify)?"
 )
 """The keys that a queue may leave behind."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark of :mod:`tests.support.marks`."""
+    config.addinivalue_line("markers", "both(name): asks with both values of a fixture")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Ask marked tests twice, those that take the fixture and do not name its values themselves."""
+    named = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    chosen = {name for names in named for name in ((names,) if isinstance(names, str) else names)}
+    for mark in metafunc.definition.iter_markers("both"):
+        (name,) = mark.args
+        if name in metafunc.fixturenames and name not in chosen:
+            metafunc.parametrize(name, BOTH[name])
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +79,7 @@ def queue(client: Client) -> Iterator[str]:
 
 @pytest.fixture
 def layout() -> str:
-    """The layout of the test's queue; a module may parametrize it."""
+    """The layout of the test's queue; ``both_layouts`` asks the other one, too."""
     return "legacy"
 
 
@@ -75,7 +91,7 @@ def store(client: Client, queue: str, layout: str) -> Store:
 
 @pytest.fixture
 def kind() -> str:
-    """The kind of shell, ``sync`` or ``aio``; a module may parametrize it."""
+    """The kind of shell; ``both_shells`` asks ``aio``, too."""
     return "sync"
 
 

@@ -20,15 +20,12 @@ from babelqueue_redis import (
     TransportError,
     idempotent,
 )
+from tests.support.marks import both_shells
 from tests.support.server import Client
 from tests.support.shells import Shell
 from tests.support.store import Store
 
-
-@pytest.fixture(params=["sync", "aio"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Both shells."""
-    return str(request.param)
+pytestmark = both_shells
 
 
 @pytest.fixture

@@ -17,20 +17,11 @@ import pytest
 
 from babelqueue_redis import ConfigurationError, Outcome, PayloadError, RedisConsumer
 from babelqueue_redis.core.payloads import converter
+from tests.support.marks import both_layouts, both_shells
 from tests.support.shells import Shell
 from tests.support.store import Store
 
-
-@pytest.fixture(params=["legacy", "zset"])
-def layout(request: pytest.FixtureRequest) -> str:
-    """Both layouts."""
-    return str(request.param)
-
-
-@pytest.fixture(params=["sync", "aio"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Both shells."""
-    return str(request.param)
+pytestmark = [both_layouts, both_shells]
 
 
 Make = Callable[..., RedisConsumer]

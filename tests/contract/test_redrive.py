@@ -37,25 +37,17 @@ from babelqueue_redis import (
 from babelqueue_redis.dead_letter import block, poison_record, record
 from babelqueue_redis.envelope import encode, make
 from kit import redis_server
+from tests.support.handlers import fail
+from tests.support.marks import both_layouts, both_shells
 from tests.support.proxy import proxy_to
 from tests.support.server import Client
 from tests.support.shells import Shell
 from tests.support.store import Store
 from tests.support.waiting import eventually
 
+pytestmark = [both_layouts, both_shells]
+
 Make = Callable[..., RedisConsumer]
-
-
-@pytest.fixture(params=["legacy", "zset"])
-def layout(request: pytest.FixtureRequest) -> str:
-    """Both layouts."""
-    return str(request.param)
-
-
-@pytest.fixture(params=["sync", "aio"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Both shells."""
-    return str(request.param)
 
 
 @pytest.fixture
@@ -63,11 +55,6 @@ def operator(shell: Shell, redis_url: str, queue: str, layout: str) -> RedisQueu
     """The test's queue in an operator's hands."""
     made: RedisQueue = shell.make("queue", redis_url, queue, layout=layout)
     return made
-
-
-def fail(*_: object) -> None:
-    """A handler that always fails."""
-    raise ValueError("boom")  # noqa: EM101 - short
 
 
 def quiet(*_: object) -> None:

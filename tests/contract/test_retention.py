@@ -10,27 +10,14 @@ import pytest
 
 from babelqueue_carrier import unframe
 from babelqueue_redis import Outcome, RedisConsumer, RedisPublisher
+from tests.support.handlers import fail
+from tests.support.marks import both_layouts, both_shells
 from tests.support.server import Client
 from tests.support.store import Store
 
+pytestmark = [both_layouts, both_shells]
+
 Make = Callable[..., RedisConsumer]
-
-
-@pytest.fixture(params=["legacy", "zset"])
-def layout(request: pytest.FixtureRequest) -> str:
-    """Both layouts."""
-    return str(request.param)
-
-
-@pytest.fixture(params=["sync", "aio"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Both shells."""
-    return str(request.param)
-
-
-def fail(*_: object) -> None:
-    """A handler that always fails."""
-    raise ValueError("boom")  # noqa: EM101 - short
 
 
 def tokens(client: Client, store: Store) -> int:

@@ -28,8 +28,12 @@ from babelqueue_redis.envelope import encode, make
 from babelqueue_redis.layouts import ZsetLayout
 from babelqueue_redis.sync.driver import Driver
 from babelqueue_redis.values import Reservation
+from tests.support.handlers import fail
+from tests.support.marks import both_shells
 from tests.support.server import Client
 from tests.support.store import Store
+
+pytestmark = both_shells
 
 
 @pytest.fixture
@@ -38,19 +42,8 @@ def layout() -> str:
     return "zset"
 
 
-@pytest.fixture(params=["sync", "aio"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Both shells."""
-    return str(request.param)
-
-
 Make = Callable[..., RedisConsumer]
 NOW = 1_000_000.5
-
-
-def fail(*_: object) -> None:
-    """A handler that always fails."""
-    raise ValueError("boom")  # noqa: EM101 - short
 
 
 def take(driver: Driver, queue: ZsetLayout, now: float | None = NOW) -> Reservation:

@@ -12,14 +12,12 @@ from babelqueue.redis_transport import RedisTransport
 from babelqueue.redrive import redrive
 
 from babelqueue_redis import Outcome, RedisConsumer, RedisPublisher, RedisQueue
+from tests.support.handlers import fail
+from tests.support.marks import both_layouts
 from tests.support.server import Client
 from tests.support.store import Store
 
-
-@pytest.fixture(params=["legacy", "zset"])
-def layout(request: pytest.FixtureRequest) -> str:
-    """Both layouts."""
-    return str(request.param)
+pytestmark = both_layouts
 
 
 @pytest.fixture
@@ -33,11 +31,6 @@ def sdk(client: Client, queue: str, layout: str) -> babelqueue.BabelQueue:
 def operator(client: Client, queue: str, layout: str) -> RedisQueue:
     """The test's queue in an operator's hands."""
     return RedisQueue(client, queue, layout=layout)
-
-
-def fail(*_: Any) -> None:
-    """A handler that always fails."""
-    raise ValueError("boom")  # noqa: EM101 - short
 
 
 def consume(sdk: babelqueue.BabelQueue) -> None:
