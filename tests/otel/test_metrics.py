@@ -269,7 +269,7 @@ def test_a_queue_is_not_counted_by_the_loop_that_serves_it(
     with instrumented(monkeypatch, TracerProvider(), meter_provider=provider, gauged_queues="*"):
         publisher.publish("urn:a", {})
         asyncio.run(main())
-        inherited = ({"messaging.system": "x"}, Serving(publisher._destination, dict), 1)
+        inherited = ({"messaging.system": "x"}, Serving(publisher._destination, lambda: None), 1)
         instrumentor = BabelQueueInstrumentor()
         instrumentor._hook.signals.gauges.served = (inherited,)
         assert not metrics.points(GAUGE)

@@ -213,7 +213,11 @@ def test_the_base_class_does_nothing() -> None:
     with hooks.publishing(PUBLICATION) as one, hooks.publishing_many((PUBLICATION,)) as many:
         assert one is PUBLICATION
         assert many == (PUBLICATION,)
-    for step in (Receiving(PLACE), Settling(PLACE, TAKEN, Outcome.ACKED), Serving(PLACE, dict)):
+    for step in (
+        Receiving(PLACE),
+        Settling(PLACE, TAKEN, Outcome.ACKED),
+        Serving(PLACE, lambda: None),
+    ):
         name = type(step).__name__.lower()
         with getattr(hooks, name)(step) as given:
             assert given is step
