@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 from babelqueue_redis.aio.consumer import AsyncRedisConsumer
+from babelqueue_redis.aio.job_store import AsyncRedisJobStore
 from babelqueue_redis.aio.publisher import AsyncRedisPublisher
 from babelqueue_redis.envelope import Envelope, Meta
 from babelqueue_redis.errors import (
@@ -28,21 +29,30 @@ from babelqueue_redis.errors import (
     ConnectionLostError,
     EnvelopeError,
     ExhaustedError,
+    HandlerTimeoutError,
     HeaderError,
+    LeaseLostError,
+    PayloadError,
     PoisonError,
     PublishError,
     SettlementError,
+    ShutdownError,
     TransportError,
     UnknownUrnError,
 )
+from babelqueue_redis.jobs.registry import JobRegistry
+from babelqueue_redis.jobs.values import ClaimedJob, Job, JobPage, JobRun, NewJob
 from babelqueue_redis.sync.consumer import RedisConsumer
+from babelqueue_redis.sync.job_store import RedisJobStore
 from babelqueue_redis.sync.publisher import RedisPublisher
 from babelqueue_redis.values import Delivery, Outcome, Publication, Reservation
 
 __all__ = [
     "AsyncRedisConsumer",
+    "AsyncRedisJobStore",
     "AsyncRedisPublisher",
     "BabelQueueError",
+    "ClaimedJob",
     "CommandRefusedError",
     "ConfigurationError",
     "ConnectionLostError",
@@ -50,16 +60,26 @@ __all__ = [
     "Envelope",
     "EnvelopeError",
     "ExhaustedError",
+    "HandlerTimeoutError",
     "HeaderError",
+    "Job",
+    "JobPage",
+    "JobRegistry",
+    "JobRun",
+    "LeaseLostError",
     "Meta",
+    "NewJob",
     "Outcome",
+    "PayloadError",
     "PoisonError",
     "Publication",
     "PublishError",
     "RedisConsumer",
+    "RedisJobStore",
     "RedisPublisher",
     "Reservation",
     "SettlementError",
+    "ShutdownError",
     "TransportError",
     "UnknownUrnError",
 ]

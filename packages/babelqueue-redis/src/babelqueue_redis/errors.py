@@ -10,6 +10,10 @@
     ├── PoisonError                    a stored message that is no envelope; reported, not raised
     ├── UnknownUrnError                a message that no handler takes; reported, not raised
     ├── ExhaustedError                 a message whose workers ended before it did; reported
+    ├── PayloadError                   a job's payload is not what its kind takes
+    ├── HandlerTimeoutError            a job's handler took too long; reported, not raised
+    ├── LeaseLostError                 a job that is somebody else's, or canceled, by now; reported
+    ├── ShutdownError                  a job given back because its worker ends; reported
     └── TransportError                 Redis did not do what was asked
         ├── ConnectionLostError        no answer: not connected, or the link broke on the way
         ├── CommandRefusedError        Redis answered with an error
@@ -33,10 +37,14 @@ __all__ = [
     "ConnectionLostError",
     "EnvelopeError",
     "ExhaustedError",
+    "HandlerTimeoutError",
     "HeaderError",
+    "LeaseLostError",
+    "PayloadError",
     "PoisonError",
     "PublishError",
     "SettlementError",
+    "ShutdownError",
     "TransportError",
     "UnknownUrnError",
 ]
@@ -72,6 +80,27 @@ class ExhaustedError(BabelQueueError):
     """
 
     reason = "failed"
+
+
+class PayloadError(BabelQueueError, ValueError):
+    """A job's payload has no JSON form, or is not what its kind takes.
+
+    At enqueue it is raised. At claim the job is dead at once, for no retry can help it.
+    """
+
+    reason = "invalid_payload"
+
+
+class HandlerTimeoutError(BabelQueueError, TimeoutError):
+    """A job's handler took longer than ``handler_timeout``; the attempt has failed."""
+
+
+class LeaseLostError(BabelQueueError):
+    """A job was canceled, or reaped, while its handler ran."""
+
+
+class ShutdownError(BabelQueueError):
+    """A job was given back because its worker ended before its handler did."""
 
 
 class TransportError(BabelQueueError):

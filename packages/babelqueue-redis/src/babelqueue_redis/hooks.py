@@ -19,11 +19,14 @@ An exception of the hook itself is logged and changes nothing: the step runs exa
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from babelqueue_redis.core.publishing import rechecked
+from babelqueue_redis.jobs.enqueuing import rechecked_job
+from babelqueue_redis.jobs.values import JobRun, NewJob
 from babelqueue_redis.values import Delivery, Publication
 
 T = TypeVar("T")
@@ -58,6 +61,23 @@ class Hook:
         """
         return nullcontext(delivery)
 
+    def enqueuing(self, job: NewJob) -> AbstractContextManager[NewJob]:
+        """Enclose one ``enqueue`` of a job store; the value of the ``with`` is what is stored."""
+        return nullcontext(job)
+
+    def enqueuing_many(
+        self, jobs: tuple[NewJob, ...]
+    ) -> AbstractContextManager[tuple[NewJob, ...]]:
+        """Enclose one ``enqueue_many``; like :meth:`enqueuing`, for as many jobs."""
+        return nullcontext(jobs)
+
+    def processing_job(self, run: JobRun) -> AbstractContextManager[object]:
+        """Enclose the run of a job, in the thread or task that runs its handler.
+
+        It also encloses the refusal of a payload, seen as a ``PayloadError``.
+        """
+        return nullcontext(run)
+
 
 def register(hook: Hook) -> None:
     """Add a hook for this process; a hook that is there already is not added again."""
@@ -87,6 +107,30 @@ def publishing_many(
 def processing(delivery: Delivery) -> AbstractContextManager[object]:
     """Enter every hook around the handling of a delivery."""
     return _Entered("processing", delivery) if _registered else nullcontext(delivery)
+
+
+def enqueuing(job: NewJob) -> AbstractContextManager[NewJob]:
+    """Enter every hook around an ``enqueue``."""
+    return _Entered("enqueuing", job) if _registered else nullcontext(job)
+
+
+def enqueuing_many(jobs: tuple[NewJob, ...]) -> AbstractContextManager[tuple[NewJob, ...]]:
+    """Enter every hook around an ``enqueue_many``."""
+    return _Entered("enqueuing_many", jobs) if _registered else nullcontext(jobs)
+
+
+def processing_job(run: JobRun) -> AbstractContextManager[object]:
+    """Enter every hook around the run of a job."""
+    return _Entered("processing_job", run) if _registered else nullcontext(run)
+
+
+_RECHECK: dict[str, Callable[[Any, Any], Any]] = {
+    "publishing": rechecked,
+    "publishing_many": rechecked,
+    "enqueuing": rechecked_job,
+    "enqueuing_many": rechecked_job,
+}
+"""How to check what a hook made of a step's value; the other steps' values cannot be changed."""
 
 
 class _Entered(Generic[T]):
@@ -134,15 +178,16 @@ class _Entered(Generic[T]):
                     raise
 
     def _take(self, hook: Hook, value: Any) -> None:  # noqa: ANN401 - whatever the hook gave
-        """Go on with a hook's changed publications, if they can be published."""
-        if self._step == "processing" or value is None or value is self._value:
+        """Go on with a hook's changed publications or jobs, if they can be written."""
+        recheck = _RECHECK.get(self._step)
+        if recheck is None or value is None or value is self._value:
             return
         many = isinstance(self._value, tuple)
         try:
             changed = value if many else (value,)
             before = self._value if many else (self._value,)
-            checked = tuple(rechecked(*pair) for pair in zip(changed, before, strict=True))
+            checked = tuple(recheck(*pair) for pair in zip(changed, before, strict=True))
         except Exception:
-            logger.exception("hook %s made no publication", type(hook).__qualname__)
+            logger.exception("hook %s made no publication or job", type(hook).__qualname__)
         else:
             self._value = checked if many else checked[0]
