@@ -15,8 +15,10 @@ import redis.asyncio
 
 from babelqueue_redis import (
     AsyncRedisConsumer,
+    AsyncRedisJobStore,
     AsyncRedisPublisher,
     RedisConsumer,
+    RedisJobStore,
     RedisPublisher,
 )
 from babelqueue_redis.aio.driver import Driver as AsyncDriver
@@ -25,6 +27,7 @@ from babelqueue_redis.sync.driver import Driver
 KINDS: dict[str, tuple[Any, Any]] = {
     "publisher": (RedisPublisher, AsyncRedisPublisher),
     "consumer": (RedisConsumer, AsyncRedisConsumer),
+    "job_store": (RedisJobStore, AsyncRedisJobStore),
     "driver": (Driver, AsyncDriver),
 }
 
