@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from babelqueue_redis.aio.consumer import AsyncRedisConsumer
 from babelqueue_redis.aio.job_store import AsyncRedisJobStore
+from babelqueue_redis.aio.job_worker import AsyncJobWorker
 from babelqueue_redis.aio.publisher import AsyncRedisPublisher
 from babelqueue_redis.envelope import Envelope, Meta
 from babelqueue_redis.errors import (
@@ -44,10 +45,12 @@ from babelqueue_redis.jobs.registry import JobRegistry
 from babelqueue_redis.jobs.values import ClaimedJob, Job, JobPage, JobRun, NewJob
 from babelqueue_redis.sync.consumer import RedisConsumer
 from babelqueue_redis.sync.job_store import RedisJobStore
+from babelqueue_redis.sync.job_worker import JobWorker
 from babelqueue_redis.sync.publisher import RedisPublisher
 from babelqueue_redis.values import Delivery, Outcome, Publication, Reservation
 
 __all__ = [
+    "AsyncJobWorker",
     "AsyncRedisConsumer",
     "AsyncRedisJobStore",
     "AsyncRedisPublisher",
@@ -66,6 +69,7 @@ __all__ = [
     "JobPage",
     "JobRegistry",
     "JobRun",
+    "JobWorker",
     "LeaseLostError",
     "Meta",
     "NewJob",

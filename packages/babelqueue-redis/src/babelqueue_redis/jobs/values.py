@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from babelqueue_redis.errors import LeaseLostError, PayloadError, ShutdownError
-from babelqueue_redis.values import Destination, Outcome, counts_as_failure
+from babelqueue_redis.values import Destination, Outcome
 
 JobT = TypeVar("JobT", bound="Job")
 
@@ -128,8 +128,8 @@ class JobRun(msgspec.Struct, eq=False):
     Attributes:
         destination: The kind, in place of a queue, and the server.
         job: What was claimed.
-        ended: Why the claim ended before the handler did: a ``HandlerTimeoutError``, a
-            ``LeaseLostError``, a ``ShutdownError``; ``None`` while it lasts.
+        ended: Why the run ended before its handler did: a ``PayloadError`` (then it never began), a
+            ``HandlerTimeoutError``, a ``LeaseLostError``, a ``ShutdownError``; else ``None``.
     """
 
     destination: Destination
@@ -143,10 +143,15 @@ class JobRun(msgspec.Struct, eq=False):
             return Outcome.ACKED
         if isinstance(error, LeaseLostError):
             return Outcome.EXPIRED
-        if isinstance(error, ShutdownError) or not counts_as_failure(error):
+        if isinstance(error, ShutdownError):
             return Outcome.RELEASED
-        last = isinstance(error, PayloadError) or self.job.attempts + 1 >= self.job.max_attempts
+        last = self.is_hopeless or self.job.attempts + 1 >= self.job.max_attempts
         return Outcome.DEAD_LETTERED if last else Outcome.RETRIED
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether no retry can help, because the payload is refused."""
+        return isinstance(self.ended, PayloadError)
 
 
 def job_of(reply: Sequence[bytes], made: type[JobT]) -> JobT | None:
