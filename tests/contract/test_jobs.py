@@ -325,7 +325,7 @@ def test_a_job_is_found_behind_1000_foreign_ones(jobs: RedisJobStore) -> None:
 def test_no_script_call_looks_at_more_than_a_chunk(private_client: Client, shell: Shell) -> None:
     """20 000 claimed jobs are reaped without a Lua stack error, in bounded calls."""
     server = private_client.connection_pool.connection_kwargs
-    store = shell.make("job_store", f"redis://127.0.0.1:{server['port']}")
+    store = RedisJobStore(f"redis://127.0.0.1:{server['port']}")
     for _ in range(20):
         store.enqueue_many([("a", n) for n in range(1000)], now=1)
     claimed = store.claim_due(20_000, "w", 1, now=1)

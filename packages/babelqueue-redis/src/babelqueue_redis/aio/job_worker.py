@@ -16,7 +16,7 @@ from typing import Any
 
 from babelqueue_redis import entropy, hooks
 from babelqueue_redis.aio.job_store import AsyncRedisJobStore
-from babelqueue_redis.core.routing import check_result
+from babelqueue_redis.aio.job_thread import called
 from babelqueue_redis.errors import (
     BabelQueueError,
     LeaseLostError,
@@ -32,7 +32,6 @@ from babelqueue_redis.jobs.running import (
     check_handlers,
     imagined,
     logger,
-    prepared,
     report,
     retry_delay,
     timed_out,
@@ -47,10 +46,9 @@ _FAREWELL = 1.0  # seconds that cancelled handlers have to end
 class AsyncJobWorker:
     """Runs the jobs of a store, each in a task; plain functions in a thread.
 
-    A job is done only after its handler returned. A heartbeat keeps the lease as long as the handler
-    runs. A handler that takes longer than
-    ``handler_timeout`` has failed, and is cancelled; so is one whose job was canceled meanwhile. A
-    plain function cannot be cancelled: its thread goes on, no longer counted.
+    A job is done only after its handler returned; a heartbeat keeps its lease until then. A handler
+    that takes longer than ``handler_timeout`` has failed and is cancelled; so is one whose job was
+    canceled. A plain function cannot be cancelled: its thread goes on, no longer counted.
 
     Args:
         store: Where the jobs are.
@@ -128,11 +126,11 @@ class AsyncJobWorker:
         agenda = Agenda(self._options, time.monotonic())
         try:
             with self._handling_signals():
-                while not (self._stopping and not self._runs):
+                while True:
                     await self._work(agenda, should_continue or (lambda: True))
-                    handled += await self._settle_ended(agenda)
-                    if self._hurrying or agenda.is_over(time.monotonic()):
+                    if self._is_over(agenda):
                         break
+                    handled += await self._settle_ended(agenda)
         finally:
             await self._give_back()
             self._runs, self._loop = [], None
@@ -161,15 +159,15 @@ class AsyncJobWorker:
         job = imagined(kind, payload, self._registry, entropy.new_token())
         run = begun(job, self._store.server, self._options, 0).run
         with hooks.processing_job(run):
-            return await self._call(run)
+            return await called(run, self._registry)
 
     async def _work(self, agenda: Agenda, should_continue: Callable[[], bool]) -> None:
         """Do all that is due by now."""
         now = time.monotonic()
         if not self._stopping and not should_continue():
             self._stopping = True
-        if self._stopping and agenda.end_at is None:
-            agenda.end_at = now + self._options.shutdown_timeout
+        if self._stopping:
+            agenda.end_by(now + self._options.shutdown_timeout)
         try:
             if now >= agenda.reap_at:
                 agenda.reap_at = now + self._options.reap_interval
@@ -209,21 +207,12 @@ class AsyncJobWorker:
         done = False
         try:
             with hooks.processing_job(running.run):
-                await self._call(running.run)
+                await called(running.run, self._registry)
                 done = True
         except BaseException as raised:  # noqa: BLE001 - whatever handlers raise
             error = None if done else raised
         self._ended.append((running, error))
         self._wake.set()
-
-    async def _call(self, run: JobRun) -> Any:  # noqa: ANN401 - the handler's
-        """Run a coroutine function here, and another function in a thread."""
-        call = prepared(run, self._registry)
-        if self._registry.find(run.job.kind).awaits:
-            return await call()
-        result = await asyncio.to_thread(call)
-        check_result(result)
-        return result
 
     async def _settle_ended(self, agenda: Agenda) -> int:
         """Wait until a handler has ended or something else is to be done; settle what ended."""
@@ -268,6 +257,10 @@ class AsyncJobWorker:
                 running.run.ended = LeaseLostError(f"{job!r} was canceled or reaped")
                 running.task.cancel()
                 logger.warning("%r was canceled or reaped while its handler ran", job)
+
+    def _is_over(self, agenda: Agenda) -> bool:
+        time_is_up = self._hurrying or time.monotonic() >= agenda.end_at
+        return self._stopping and (time_is_up or not self._runs)
 
     async def _give_back(self) -> None:
         """Give back the jobs whose handlers did not end in time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,18 +31,18 @@ class Agenda:
         self._options = options
         self.claim_at = self.reap_at = now
         self.beat_at = now + options.heartbeat
-        self.end_at: float | None = None
+        self.end_at = math.inf
         self._outages = 0
 
     def next(self, runs: list[Running], *, claims: bool) -> float:
         """Return when there is something to do, unless a handler ends before."""
         moments = [self.reap_at, self.beat_at, *(run.deadline for run in runs)]
         moments += [self.claim_at] * claims
-        return min(moments if self.end_at is None else [*moments, self.end_at])
+        return min(*moments, self.end_at)
 
-    def is_over(self, now: float) -> bool:
-        """Tell whether the handlers that still run have had their time after the stop."""
-        return self.end_at is not None and now >= self.end_at
+    def end_by(self, moment: float) -> None:
+        """Let the run end then, or earlier where it is to do so already."""
+        self.end_at = min(self.end_at, moment)
 
     def outage(self, error: Exception, now: float) -> None:
         """Wait before the next try; say once per outage that there is one."""
@@ -75,7 +76,7 @@ class Running(msgspec.Struct, eq=False):
 def begun(job: ClaimedJob, server: Destination, options: JobWorkerOptions, now: float) -> Running:
     """Return a job as one that runs from now on."""
     run = JobRun(msgspec.structs.replace(server, queue=job.kind), job)
-    return Running(run, now + (options.handler_timeout or float("inf")))
+    return Running(run, now + (options.handler_timeout or math.inf))
 
 
 def prepared(run: JobRun, registry: JobRegistry) -> Callable[[], Any]:

@@ -48,9 +48,9 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class JobWorker:
     """Runs the jobs of a store, each in a thread.
 
-    A job is done only after its handler returned. A heartbeat keeps the lease as long as the handler
-    runs. A handler that takes longer than
-    ``handler_timeout`` has failed; its thread cannot be ended and goes on, no longer counted.
+    A job is done only after its handler returned; a heartbeat keeps its lease until then. A handler
+    that takes longer than ``handler_timeout`` has failed; its thread cannot be ended and goes on,
+    no longer counted.
 
     Args:
         store: Where the jobs are.
@@ -126,11 +126,11 @@ class JobWorker:
         agenda = Agenda(self._options, time.monotonic())
         try:
             with self._handling_signals():
-                while not (self._stopping and not self._runs):
+                while True:
                     self._work(agenda, should_continue or (lambda: True))
-                    handled += self._settle_ended(agenda)
-                    if self._hurrying or agenda.is_over(time.monotonic()):
+                    if self._is_over(agenda):
                         break
+                    handled += self._settle_ended(agenda)
         finally:
             self._give_back()
             self._runs = []
@@ -167,8 +167,8 @@ class JobWorker:
         now = time.monotonic()
         if not self._stopping and not should_continue():
             self._stopping = True
-        if self._stopping and agenda.end_at is None:
-            agenda.end_at = now + self._options.shutdown_timeout
+        if self._stopping:
+            agenda.end_by(now + self._options.shutdown_timeout)
         try:
             if now >= agenda.reap_at:
                 agenda.reap_at = now + self._options.reap_interval
@@ -253,6 +253,10 @@ class JobWorker:
                 self._runs.remove(running)
                 running.run.ended = LeaseLostError(f"{job!r} was canceled or reaped")
                 logger.warning("%r was canceled or reaped while its handler ran", job)
+
+    def _is_over(self, agenda: Agenda) -> bool:
+        time_is_up = self._hurrying or time.monotonic() >= agenda.end_at
+        return self._stopping and (time_is_up or not self._runs)
 
     def _give_back(self) -> None:
         """Give back the jobs whose handlers did not end in time."""
