@@ -37,9 +37,10 @@ def install(session: nox.Session, *groups: str) -> None:
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """A traced publish and consume across two processes, shown as a tree."""
+    """A traced publish and consume across two processes; ``-- NAME`` runs another example."""
     install(session, "demo")
-    session.run("python", "examples/two_processes/demo.py", env={"PYTHONPATH": "examples"})
+    (name,) = session.posargs or ["two_processes"]
+    session.run("python", f"examples/{name}/demo.py", env={"PYTHONPATH": "examples"})
 
 
 @nox.session
@@ -75,6 +76,7 @@ def types(session: nox.Session) -> None:
         session.run("mypy", f"{package}/src")
     session.run("mypy", "tests", "examples/kit", "noxfile.py")
     session.run("mypy", "examples/two_processes")
+    session.run("mypy", "examples/jobs", env={"MYPYPATH": "examples/jobs"})
 
 
 @nox.session
