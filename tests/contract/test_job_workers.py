@@ -210,6 +210,22 @@ def test_as_many_handlers_run_at_once_as_are_asked_for(
     assert most <= 3
 
 
+def test_handlers_that_enqueue_do_not_connect_for_each_job(
+    private_client: Client, own_server: Callable[..., str]
+) -> None:
+    """A thread is kept for the next job, and its connection with it."""
+    port = private_client.connection_pool.connection_kwargs["port"]
+    registry = JobRegistry()
+    store = RedisJobStore(f"redis://127.0.0.1:{port}")
+    registry.job("a")(lambda payload: store.enqueue("b", payload))
+    registry.job("b")(lambda payload: None)
+    store.enqueue_many([("a", n) for n in range(100)])
+    worker = JobWorker(store, registry, concurrency=2, poll_interval=0.01)
+    before = private_client.info("stats")["total_connections_received"]
+    assert worker.run(lambda: store.count_by_status()["done"] < 200) == 200
+    assert private_client.info("stats")["total_connections_received"] - before < 10
+
+
 def test_a_heartbeat_keeps_the_lease_of_a_long_handler(
     workers: Workers, jobs: RedisJobStore
 ) -> None:
@@ -222,10 +238,10 @@ def test_a_heartbeat_keeps_the_lease_of_a_long_handler(
         go_on.wait(60)
 
     job_id = jobs.enqueue("a", 1)
-    workers.run(registry, lease=0.6)
-    workers.run(registry, lease=0.6)
+    workers.run(registry, lease=2)
+    workers.run(registry, lease=2)
     first = eventually(lambda: read(jobs, job_id).locked_at)
-    eventually(lambda: read(jobs, job_id).updated_at > first + 1000)
+    eventually(lambda: read(jobs, job_id).updated_at > first + 2000)
     go_on.set()
     assert finished(jobs, job_id).status == "done"
     assert runs == [1]

@@ -169,13 +169,13 @@ class AsyncJobWorker:
         if self._stopping:
             agenda.end_by(now + self._options.shutdown_timeout)
         try:
+            if now >= agenda.beat_at:  # before the reaping, which must not take what runs here
+                agenda.beat_at = now + self._options.heartbeat
+                await self._extend()
             if now >= agenda.reap_at:
                 agenda.reap_at = now + self._options.reap_interval
                 await self._store.reap_stuck()
                 agenda.recovered()
-            if now >= agenda.beat_at:
-                agenda.beat_at = now + self._options.heartbeat
-                await self._extend()
             if not self._stopping and now >= agenda.claim_at:
                 await self._claim(agenda, now)
         except TransportError as error:

@@ -1,7 +1,7 @@
 """The worker that runs jobs in threads.
 
-Its own thread claims, extends, settles and reaps; each handler runs in a thread of its own and
-tells through a queue that it has ended.
+Its own thread claims, extends, settles and reaps; handlers run in others, and it is told through a
+queue when one has ended.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -39,6 +40,7 @@ from babelqueue_redis.jobs.running import (
     timed_out,
 )
 from babelqueue_redis.jobs.values import JobRun
+from babelqueue_redis.sync.job_lanes import Lanes
 from babelqueue_redis.sync.job_store import RedisJobStore
 from babelqueue_redis.values import Outcome
 
@@ -98,6 +100,7 @@ class JobWorker:
         # Its put() takes no lock of Python's, so that a signal handler may call it at any point.
         self._ended: queue.SimpleQueue[tuple[Running, BaseException | None] | None]
         self._ended = queue.SimpleQueue()
+        self._lanes = Lanes()
         self._runs: list[Running] = []
         self._running = self._stopping = self._hurrying = False
 
@@ -122,7 +125,7 @@ class JobWorker:
         if self._running:
             msg = "run() is running already: use a worker for each thread"
             raise BabelQueueError(msg)
-        self._running, handled = True, 0
+        self._running, handled, self._lanes = True, 0, Lanes()
         agenda = Agenda(self._options, time.monotonic())
         try:
             with self._handling_signals():
@@ -133,6 +136,7 @@ class JobWorker:
                     handled += self._settle_ended(agenda)
         finally:
             self._give_back()
+            self._lanes.end()
             self._runs = []
             self._running = self._stopping = self._hurrying = False
             self._store.close()
@@ -170,13 +174,13 @@ class JobWorker:
         if self._stopping:
             agenda.end_by(now + self._options.shutdown_timeout)
         try:
+            if now >= agenda.beat_at:  # before the reaping, which must not take what runs here
+                agenda.beat_at = now + self._options.heartbeat
+                self._extend()
             if now >= agenda.reap_at:
                 agenda.reap_at = now + self._options.reap_interval
                 self._store.reap_stuck()
                 agenda.recovered()
-            if now >= agenda.beat_at:
-                agenda.beat_at = now + self._options.heartbeat
-                self._extend()
             if not self._stopping and now >= agenda.claim_at:
                 self._claim(agenda, now)
         except TransportError as error:
@@ -197,11 +201,10 @@ class JobWorker:
         for job in jobs:
             running = begun(job, self._store.server, self._options, time.monotonic())
             self._runs.append(running)
-            name = f"babelqueue-job-{job.id}"
-            threading.Thread(target=self._handle, args=(running,), name=name, daemon=True).start()
+            self._lanes.start(partial(self._handle, running), self._ended.put)
 
-    def _handle(self, running: Running) -> None:
-        """Run a handler, in its own thread."""
+    def _handle(self, running: Running) -> tuple[Running, BaseException | None]:
+        """Run a handler, in a thread of its own."""
         error: BaseException | None = None
         done = False
         try:
@@ -210,7 +213,7 @@ class JobWorker:
                 done = True
         except BaseException as raised:  # noqa: BLE001 - whatever handlers raise
             error = None if done else raised
-        self._ended.put((running, error))
+        return running, error
 
     def _settle_ended(self, agenda: Agenda) -> int:
         """Wait until a handler has ended or something else is to be done; settle what ended."""
