@@ -277,7 +277,7 @@ def test_each_job_is_in_exactly_the_index_its_status_says(redis_url: str) -> Non
     machine = type("Machine", (JobStoreMachine,), {"url": redis_url})
     run_state_machine_as_test(
         machine,
-        settings=hypothesis.settings(max_examples=80, stateful_step_count=40, deadline=None),
+        settings=hypothesis.settings(max_examples=50, stateful_step_count=40, deadline=None),
     )
 
 
