@@ -149,6 +149,16 @@ def test_a_failed_job_is_retried_when_it_was_told_to_and_dead_after_the_last(
     assert counts(jobs) == {"dead": 1}
 
 
+def test_an_error_of_any_text_is_kept(jobs: RedisJobStore) -> None:
+    """A file name that is no UTF-8, or a page of it; not more than 4 000 characters."""
+    job_id = jobs.enqueue("a", 1)
+    assert jobs.fail(claim(jobs), OSError("\udcff" + "x" * 9000))
+    job = jobs.get(job_id)
+    assert job is not None
+    assert job.last_error.startswith("OSError: \\udcffxxx")
+    assert len(job.last_error) < 4010
+
+
 def claimed_again(jobs: RedisJobStore, job_id: str) -> ClaimedJob:
     """Give the claim of a job back, and claim it once more."""
     held = jobs.get(job_id)
@@ -318,11 +328,14 @@ def test_a_job_is_found_behind_1000_foreign_ones(jobs: RedisJobStore) -> None:
     assert [job.id for job in found] == mine
     assert counts(jobs) == {"pending": 2000, "claimed": 3}
     assert jobs.claim_due(10, "w", 60, kinds=["mine"]) == []
+    assert jobs.claim_due(10, "w", 60, kinds=(each for each in ["mine"])) == []
     assert jobs.claim_due(10, "w", 60, kinds=[]) == []
+    with pytest.raises(ConfigurationError, match="list"):
+        jobs.claim_due(10, "w", 60, kinds="mine")
     assert [job.payload for job in jobs.claim_due(4, "w", 60)] == [0, 1, 2, 3]
 
 
-def test_no_script_call_looks_at_more_than_a_chunk(private_client: Client, shell: Shell) -> None:
+def test_no_script_call_looks_at_more_than_a_chunk(private_client: Client) -> None:
     """20 000 claimed jobs are reaped without a Lua stack error, in bounded calls."""
     server = private_client.connection_pool.connection_kwargs
     store = RedisJobStore(f"redis://127.0.0.1:{server['port']}")

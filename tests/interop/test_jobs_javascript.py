@@ -158,6 +158,19 @@ def test_each_reaps_what_the_other_left(jobs: RedisJobStore, node: JavaScript) -
     assert node.claim(9000) == []
 
 
+def test_a_job_that_was_only_moved_back_is_claimed(
+    jobs: RedisJobStore, node: JavaScript, client: Client, prefix: str
+) -> None:
+    """A reaper that leaves the status alone; but a claim that lasts is never taken over."""
+    moved, held = node.enqueue("j1", "a", 1, 1000), node.enqueue("j2", "a", 2, 1000)
+    assert len(node.claim(1000)) == 2
+    client.zrem(f"{prefix}claimed", moved)
+    client.zadd(f"{prefix}due", {moved: 1000, held: 1000})
+    assert [job.id for job in jobs.claim_due(9, "w", 1, now=1000)] == [moved]
+    assert client.zcard(f"{prefix}due") == 0
+    assert client.zrange(f"{prefix}claimed", 0, -1) == [moved.encode(), held.encode()]
+
+
 def test_half_done_work_of_the_other_side_is_repaired(
     jobs: RedisJobStore, node: JavaScript, client: Client, prefix: str
 ) -> None:

@@ -18,18 +18,22 @@ hash has two fields more than JavaScript's: ``claimToken`` and ``headers``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from babelqueue_redis import lua
 from babelqueue_redis.core.command import Arg, Command, Op
+from babelqueue_redis.errors import ConfigurationError
 from babelqueue_redis.jobs.options import JobStoreOptions, When, epoch_ms
 from babelqueue_redis.jobs.values import STATUSES, ClaimedJob, Job, JobT, NewJob, job_of
 
 CHUNK = 500
 """How many jobs one script call looks at, at most."""
+
+LONGEST_ERROR = 4000
+"""How many characters of an error are kept."""
 
 
 class JobCommands:
@@ -70,17 +74,25 @@ class JobCommands:
         limit: int,
         worker_id: str,
         lease: int,
-        kinds: Sequence[str] | None,
+        kinds: Iterable[str] | None,
         token: str,
         now: When,
     ) -> Op[list[ClaimedJob]]:
-        """Claim due jobs in bounded calls, past any number of jobs of other kinds."""
+        """Claim due jobs in bounded calls, past any number of jobs of other kinds.
+
+        Raises:
+            ConfigurationError: ``kinds`` is one text.
+        """
+        if isinstance(kinds, str):
+            msg = f"kinds={kinds!r} is refused: it must be a list, [{kinds!r}]"
+            raise ConfigurationError(msg)
+        wanted = tuple(kinds or ())  # no kinds would mean any to the script
         keys = (self._due, self._claimed, self._job, self._kinds)
         jobs: list[ClaimedJob] = []
-        rank = -1 if limit <= 0 or (kinds is not None and not kinds) else 0
+        rank = 0 if kinds is None or wanted else -1
         while rank >= 0 and len(jobs) < limit:
             most = min(limit - len(jobs), CHUNK)
-            args = (clock_of(now), lease, worker_id, token, most, rank, CHUNK, *(kinds or ()))
+            args = (clock_of(now), lease, worker_id, token, most, rank, CHUNK, *wanted)
             (reply,) = yield (Command(lua.JOBS_CLAIM, keys, args, same),)
             rank, *found = reply
             jobs += jobs_of(found, ClaimedJob)
@@ -117,7 +129,9 @@ class JobCommands:
         """
         what = "dead" if dead else "failed"
         later = math.ceil(delay * 1000)
-        args = (clock_of(now), *_claim_of(job), what, error, clock_of(retry_at), later)
+        # An error's text may hold anything, a file name that is no UTF-8 for instance.
+        text = error[:LONGEST_ERROR].encode("utf-8", "backslashreplace")
+        args = (clock_of(now), *_claim_of(job), what, text, clock_of(retry_at), later)
         return self._settle(job, self._dead, args)
 
     def release(self, jobs: Sequence[ClaimedJob], now: When = None) -> Command[bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from babelqueue_carrier.errors import message_of, qualified_name
@@ -166,7 +166,7 @@ class RedisJobStore:
         limit: int,
         worker_id: str,
         lease: float,
-        kinds: Sequence[str] | None = None,
+        kinds: Iterable[str] | None = None,
         *,
         now: When = None,
     ) -> Claimed:
