@@ -60,6 +60,23 @@ def conformance(session: nox.Session) -> None:
 
 
 @nox.session
+def overhead(session: nox.Session) -> None:
+    """What telemetry costs, as ratios; nothing is asserted: ``nox -s overhead [-- PAIRS]``."""
+    install(session, "tests")
+    env = {"PYTHONPATH": "examples"}
+    session.run("python", "-m", "tests.benchmarks.overhead", *session.posargs, env=env)
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """Fifty thousand traced messages at constant memory."""
+    install(session, "tests")
+    session.run(
+        "pytest", "-q", "--timeout", "1800", "tests/otel/test_cost.py", env={"BQ_MESSAGES": "50000"}
+    )
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Style, and the arrows between modules."""
     install(session, "lint")
@@ -75,7 +92,8 @@ def types(session: nox.Session) -> None:
     for package in PACKAGES:
         session.run("mypy", f"{package}/src")
     session.run("mypy", "tests", "examples/kit", "noxfile.py")
-    session.run("mypy", "examples/two_processes")
+    for example in ("two_processes", "manual_instrumentation", "span_hooks", "babelqueue_sdk"):
+        session.run("mypy", f"examples/{example}")
     session.run("mypy", "examples/jobs", env={"MYPYPATH": "examples/jobs"})
 
 

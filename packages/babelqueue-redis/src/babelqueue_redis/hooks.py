@@ -27,7 +27,8 @@ from typing import Any, Generic, TypeVar
 from babelqueue_redis.core.publishing import rechecked
 from babelqueue_redis.jobs.enqueuing import rechecked_job
 from babelqueue_redis.jobs.values import JobRun, NewJob
-from babelqueue_redis.values import Delivery, Publication
+from babelqueue_redis.steps import Receiving, Serving, Settling
+from babelqueue_redis.values import Delivery, Outcome, Publication
 
 T = TypeVar("T")
 
@@ -37,9 +38,18 @@ _registered: tuple[Hook, ...] = ()
 
 
 class Hook:
-    """Base class of hooks; every step does nothing."""
+    """Base class of hooks; every step does nothing.
 
-    def publishing(self, publication: Publication) -> AbstractContextManager[Publication]:
+    A step may also return ``None``, when there is nothing to enclose this time.
+
+    Attributes:
+        shows_traffic: Whether the worker's own commands go through ``redis.Redis.execute_command``
+            where somebody wrapped it, as a publish does: then they are seen, one by one.
+    """
+
+    shows_traffic = False
+
+    def publishing(self, publication: Publication) -> AbstractContextManager[Publication] | None:
         """Enclose one publish.
 
         The value of the ``with`` is what gets published: the publication, or a changed copy
@@ -49,11 +59,11 @@ class Hook:
 
     def publishing_many(
         self, publications: tuple[Publication, ...]
-    ) -> AbstractContextManager[tuple[Publication, ...]]:
+    ) -> AbstractContextManager[tuple[Publication, ...]] | None:
         """Enclose one ``publish_many``; like :meth:`publishing`, for as many publications."""
         return nullcontext(publications)
 
-    def processing(self, delivery: Delivery) -> AbstractContextManager[object]:
+    def processing(self, delivery: Delivery) -> AbstractContextManager[object] | None:
         """Enclose the handling of one delivery, in the lane that runs the handler.
 
         It also encloses the refusal of poison and of unknown URNs, seen as a ``PoisonError`` or an
@@ -61,17 +71,29 @@ class Hook:
         """
         return nullcontext(delivery)
 
-    def enqueuing(self, job: NewJob) -> AbstractContextManager[NewJob]:
+    def settling(self, settling: Settling) -> AbstractContextManager[object] | None:
+        """Enclose the command that ends a reservation, after the handling."""
+        return nullcontext(settling)
+
+    def receiving(self, receiving: Receiving) -> AbstractContextManager[object] | None:
+        """Enclose a ``reserve()`` that the program called; ``poll()`` and ``run()`` make none."""
+        return nullcontext(receiving)
+
+    def serving(self, serving: Serving) -> AbstractContextManager[object] | None:
+        """Enclose a ``run()``, from before its first message until after its last."""
+        return nullcontext(serving)
+
+    def enqueuing(self, job: NewJob) -> AbstractContextManager[NewJob] | None:
         """Enclose one ``enqueue`` of a job store; the value of the ``with`` is what is stored."""
         return nullcontext(job)
 
     def enqueuing_many(
         self, jobs: tuple[NewJob, ...]
-    ) -> AbstractContextManager[tuple[NewJob, ...]]:
+    ) -> AbstractContextManager[tuple[NewJob, ...]] | None:
         """Enclose one ``enqueue_many``; like :meth:`enqueuing`, for as many jobs."""
         return nullcontext(jobs)
 
-    def processing_job(self, run: JobRun) -> AbstractContextManager[object]:
+    def processing_job(self, run: JobRun) -> AbstractContextManager[object] | None:
         """Enclose the run of a job, in the thread or task that runs its handler.
 
         It also encloses the refusal of a payload, seen as a ``PayloadError``.
@@ -107,6 +129,28 @@ def publishing_many(
 def processing(delivery: Delivery) -> AbstractContextManager[object]:
     """Enter every hook around the handling of a delivery."""
     return _Entered("processing", delivery) if _registered else nullcontext(delivery)
+
+
+def settling(settling: Settling) -> AbstractContextManager[object]:
+    """Enter every hook around a settlement that sends something."""
+    if _registered and settling.intended is not Outcome.LEFT:
+        return _Entered("settling", settling)
+    return nullcontext(settling)
+
+
+def receiving(receiving: Receiving) -> AbstractContextManager[object]:
+    """Enter every hook around a program's ``reserve()``."""
+    return _Entered("receiving", receiving) if _registered else nullcontext(receiving)
+
+
+def serving(serving: Serving) -> AbstractContextManager[object]:
+    """Enter every hook around a ``run()``."""
+    return _Entered("serving", serving) if _registered else nullcontext(serving)
+
+
+def traffic_is_shown() -> bool:
+    """Tell whether a hook wants the worker's own commands to be seen."""
+    return bool(_registered) and any(hook.shows_traffic for hook in _registered)
 
 
 def enqueuing(job: NewJob) -> AbstractContextManager[NewJob]:
@@ -147,6 +191,8 @@ class _Entered(Generic[T]):
         for hook in _registered:
             try:
                 manager = getattr(hook, self._step)(self._value)
+                if manager is None:
+                    continue
                 value = manager.__enter__()
             except Exception:
                 logger.exception("hook %s failed before %s", type(hook).__qualname__, self._step)
@@ -182,12 +228,13 @@ class _Entered(Generic[T]):
         recheck = _RECHECK.get(self._step)
         if recheck is None or value is None or value is self._value:
             return
-        many = isinstance(self._value, tuple)
         try:
-            changed = value if many else (value,)
-            before = self._value if many else (self._value,)
-            checked = tuple(recheck(*pair) for pair in zip(changed, before, strict=True))
+            if isinstance(self._value, tuple):
+                pairs = zip(value, self._value, strict=True)
+                checked: Any = tuple(recheck(*pair) for pair in pairs)
+            else:
+                checked = recheck(value, self._value)
         except Exception:
             logger.exception("hook %s made no publication or job", type(hook).__qualname__)
         else:
-            self._value = checked if many else checked[0]
+            self._value = checked

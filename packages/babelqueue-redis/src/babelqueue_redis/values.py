@@ -107,6 +107,7 @@ class Reservation(msgspec.Struct, frozen=True):
         token: The reservation's own 32 hex digits.
         stored: The bytes as they stand in Redis: the handle that settles the reservation.
         poison: Why the layout already knows that this is no envelope, or ``None``.
+        notes: Where a hook leaves what its later steps with this message need.
     """
 
     queue: str
@@ -115,6 +116,7 @@ class Reservation(msgspec.Struct, frozen=True):
     token: str
     stored: bytes
     poison: str | None = None
+    notes: dict[object, Any] = {}  # msgspec gives each its own
 
     def __repr__(self) -> str:
         """Leave the payload and the headers out."""

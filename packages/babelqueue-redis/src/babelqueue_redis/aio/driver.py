@@ -17,6 +17,7 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
+from babelqueue_redis import hooks
 from babelqueue_redis.core.command import Command, Op
 from babelqueue_redis.redis_py import (
     LONGEST_BLOCK,
@@ -147,9 +148,8 @@ class Driver:
                     await connection.disconnect(nowait=True)
                 await connection.connect()
                 sent = True
-                if self._shows_spans and hasattr(
-                    redis.asyncio.Redis.execute_command, "__wrapped__"
-                ):
+                shown = self._shows_spans or hooks.traffic_is_shown()
+                if shown and hasattr(redis.asyncio.Redis.execute_command, "__wrapped__"):
                     client = self._client_on(link)
                     replies = [await _ask(client, command) for command in packed]
                 else:
@@ -177,6 +177,7 @@ class Driver:
             made, kwargs = self._settings.connection_class, self._settings.kwargs
             pool = redis.asyncio.ConnectionPool(connection_class=made, **kwargs)
             link.client = redis.asyncio.Redis(connection_pool=pool)
+            link.client.response_callbacks.clear()  # parsers see what Redis says
         link.client.connection = link.connection
         return link.client
 

@@ -37,6 +37,7 @@ from babelqueue_redis.jobs.running import (
     timed_out,
 )
 from babelqueue_redis.jobs.values import JobRun
+from babelqueue_redis.steps import Serving
 from babelqueue_redis.values import Outcome
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -125,7 +126,7 @@ class AsyncJobWorker:
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
         agenda = Agenda(self._options, time.monotonic())
         try:
-            with self._handling_signals():
+            with hooks.serving(Serving(self._store.server, dict)), self._handling_signals():
                 while True:
                     await self._work(agenda, should_continue or (lambda: True))
                     if self._is_over(agenda):

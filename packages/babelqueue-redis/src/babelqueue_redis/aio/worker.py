@@ -13,11 +13,14 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+from babelqueue_redis import hooks
 from babelqueue_redis.aio.driver import Driver
 from babelqueue_redis.core.routing import check_result, prepared
 from babelqueue_redis.errors import BabelQueueError, SettlementError, TransportError
+from babelqueue_redis.layouts.counting import counting
 from babelqueue_redis.settings import ConsumerOptions
-from babelqueue_redis.values import Delivery, Outcome, Reservation
+from babelqueue_redis.steps import Serving
+from babelqueue_redis.values import Delivery, Destination, Outcome, Reservation
 
 logger = logging.getLogger("babelqueue_redis.worker")
 
@@ -26,6 +29,8 @@ _PAUSE_AFTER_RELEASE = 0.1
 """Seconds before a message that was just given back unchanged may be taken again."""
 _FIRST_BACKOFF = 0.1
 _LONGEST_BACKOFF = 5.0
+_LONGEST_COUNT = 5.0
+"""Seconds that another thread waits for the loop to count."""
 _STRIKE_AGAIN = 1.0
 """Seconds between cancellations of a handler that does not end."""
 
@@ -87,7 +92,7 @@ class Worker:
         self._running = True
         handled = 0
         try:
-            with self._handling_signals():
+            with self._handling_signals(), hooks.serving(self._serving()):
                 while not self._stopping and should_continue():
                     outcome = await self._step(take, handle, give_back)
                     handled += outcome is not None
@@ -119,6 +124,17 @@ class Worker:
         except TransportError as error:
             await self._wait_out(error)
             return None
+
+    def _serving(self) -> Serving:
+        options, driver = self._options, self._driver
+        destination = Destination(options.queue, options.layout, driver.address, driver.port)
+        loop = asyncio.get_running_loop()
+
+        def counts() -> dict[str, int]:
+            asked = asyncio.run_coroutine_threadsafe(driver.run(counting(options)), loop)
+            return asked.result(_LONGEST_COUNT)
+
+        return Serving(destination, counts)
 
     async def _wait_out(self, error: TransportError) -> None:
         """Wait before the next try; say once per outage that there is one."""

@@ -8,9 +8,9 @@ from babelqueue_carrier.errors import message_of, qualified_name
 from babelqueue_redis import dead_letter
 from babelqueue_redis.core.retry import backoff
 from babelqueue_redis.envelope import Envelope, with_attempts
-from babelqueue_redis.errors import ExhaustedError, PoisonError, UnknownUrnError
+from babelqueue_redis.errors import ExhaustedError, PoisonError, SettlementError, UnknownUrnError
 from babelqueue_redis.settings import ConsumerOptions
-from babelqueue_redis.values import Delivery, Outcome
+from babelqueue_redis.values import Delivery, Outcome, Reservation
 from babelqueue_redis.verdict import INT64_MAX
 
 _BY_STRATEGY = {"delete": Outcome.DROPPED, "release": Outcome.RELEASED}
@@ -32,6 +32,12 @@ class Settlement(msgspec.Struct, frozen=True):
     dead_letter_queue: str = ""
     delay: float = 0
 
+
+EXPIRED = (
+    "reservation expired: message %r of queue %r is not %s, nothing was touched; it is "
+    "delivered again. Handlers must be shorter than retry_after (%s s)"
+)
+"""What the log says of a settlement that came too late."""
 
 ACK = Settlement(Outcome.ACKED)
 GIVE_BACK = Settlement(Outcome.RELEASED)
@@ -94,6 +100,28 @@ def settlement(
     write = dead_letter.poison_record if delivery.envelope is None else dead_letter.record
     block = _block(delivery, error, options, now_ms)
     return Settlement(outcome, write(body, block), options.dead_letter_target)
+
+
+def failure(delivery: Delivery) -> tuple[object, ...]:
+    """Return what the log says of a delivery that failed: a format and its arguments."""
+    return (
+        "message %r of queue %r is %s: %s",
+        delivery.message_id or "(poison)",
+        delivery.destination.queue,
+        delivery.if_failed,
+        delivery.refusal or "its handler failed",
+    )
+
+
+def unconfirmed(
+    error: Exception, reservation: Reservation, end: Settlement, message_id: str
+) -> SettlementError:
+    """Return what is raised when Redis did not confirm a settlement."""
+    msg = (
+        f"message {message_id} of queue {reservation.queue!r} is not confirmed to be "
+        f"{end.outcome}; it may come back after retry_after: {error}"
+    )
+    return SettlementError(msg, message_id=message_id, outcome=end.outcome)
 
 
 def _block(

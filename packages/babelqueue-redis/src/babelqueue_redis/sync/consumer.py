@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from babelqueue_redis import entropy, hooks
+from babelqueue_redis.core import settlement as ends
 from babelqueue_redis.core.command import Command
 from babelqueue_redis.core.routing import Routes, deliver
-from babelqueue_redis.core.settlement import GIVE_BACK, Settlement, settlement
+from babelqueue_redis.core.settlement import Settlement, settlement
 from babelqueue_redis.envelope import checked_urn
 from babelqueue_redis.errors import ConfigurationError, SettlementError, TransportError
 from babelqueue_redis.layouts import layout_of
 from babelqueue_redis.redis_py import LONGEST_BLOCK
 from babelqueue_redis.settings import ConsumerOptions, check_timeout
+from babelqueue_redis.steps import Receiving, Settling
 from babelqueue_redis.sync.driver import Client, Driver
 from babelqueue_redis.sync.worker import Lane, Worker
 from babelqueue_redis.values import (
@@ -143,7 +145,10 @@ class RedisConsumer:
         Raises:
             TransportError: Redis did not answer, or refused.
         """
-        return self._reserve(timeout, bool)
+        step = Receiving(self._destination)
+        with hooks.receiving(step):
+            step.reservation = self._reserve(timeout, bool)
+        return step.reservation
 
     def handle(self, reservation: Reservation) -> Outcome:
         """Route a reserved message to its handler, run it, and settle the reservation.
@@ -214,7 +219,7 @@ class RedisConsumer:
         return self._worker.run(
             lambda stopping: self._reserve(None, stopping),
             self.handle,
-            lambda reservation: self._settle(reservation, GIVE_BACK),
+            lambda reservation: self._settle(reservation, ends.GIVE_BACK),
             should_continue or (lambda: True),
         )
 
@@ -242,7 +247,7 @@ class RedisConsumer:
             idle += 1
 
     def _giving_back(self, reservation: Reservation) -> Command[bool] | None:
-        return self._layout.settle(reservation, GIVE_BACK)
+        return self._layout.settle(reservation, ends.GIVE_BACK)
 
     def _end(self, delivery: Delivery, error: BaseException | None) -> Outcome:
         """Report how handling ended, and settle."""
@@ -257,37 +262,27 @@ class RedisConsumer:
 
     def _settle(self, reservation: Reservation, end: Settlement, message_id: str = "") -> Outcome:
         """Carry out what was decided about a reservation."""
+        step = Settling(self._destination, reservation, end.outcome, message_id)
+        with hooks.settling(step):
+            outcome = step.outcome = self._carry_out(reservation, end, message_id)
+        return outcome
+
+    def _carry_out(self, reservation: Reservation, end: Settlement, message_id: str) -> Outcome:
         command = self._layout.settle(reservation, end)
         try:
             if command is None or self._driver.send(command):
                 return end.outcome
         except TransportError as error:
-            msg = (
-                f"message {message_id} of queue {reservation.queue!r} is not confirmed to be "
-                f"{end.outcome}; it may come back after retry_after: {error}"
-            )
-            raise SettlementError(msg, message_id=message_id, outcome=end.outcome) from error
-        logger.warning(
-            "reservation expired: message %r of queue %r is not %s, nothing was touched; it is "
-            "delivered again. Handlers must be shorter than retry_after (%s s)",
-            message_id,
-            reservation.queue,
-            end.outcome,
-            self._options.retry_after,
-        )
+            raise ends.unconfirmed(error, reservation, end, message_id) from error
+        limit = self._options.retry_after
+        logger.warning(ends.EXPIRED, message_id, reservation.queue, end.outcome, limit)
         return Outcome.EXPIRED
 
     def _report(self, error: BaseException, delivery: Delivery) -> None:
         tell = self._options.on_error
         if tell is None:
-            logger.warning(
-                "message %r of queue %r is %s: %s",
-                delivery.message_id or "(poison)",
-                self._destination.queue,
-                delivery.if_failed,
-                delivery.refusal or "its handler failed",
-                exc_info=None if delivery.refusal else error,
-            )
+            message = ends.failure(delivery)
+            logger.warning(*message, exc_info=None if delivery.refusal else error)
             return
         try:
             self._lane.call(tell, error, delivery.envelope, delivery.reservation.body)

@@ -17,6 +17,7 @@ import redis
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.retry import Retry
 
+from babelqueue_redis import hooks
 from babelqueue_redis.core.command import Command, Op
 from babelqueue_redis.redis_py import (
     LONGEST_BLOCK,
@@ -119,7 +120,8 @@ class Driver:
                 connection.disconnect()
             connection.connect()
             sent = True
-            if self._shows_spans and hasattr(redis.Redis.execute_command, "__wrapped__"):
+            shown = self._shows_spans or hooks.traffic_is_shown()
+            if shown and hasattr(redis.Redis.execute_command, "__wrapped__"):
                 client = self._client_on(connection)
                 replies = [_ask(client, command) for command in packed]
             else:
@@ -149,6 +151,7 @@ class Driver:
             made, kwargs = self._settings.connection_class, self._settings.kwargs
             pool = redis.ConnectionPool(connection_class=made, **kwargs)
             self._own.client = client = redis.Redis(connection_pool=pool)
+            client.response_callbacks.clear()  # parsers see what Redis says
         client.connection = connection
         return client
 

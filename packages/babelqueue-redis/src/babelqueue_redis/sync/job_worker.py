@@ -40,6 +40,7 @@ from babelqueue_redis.jobs.running import (
     timed_out,
 )
 from babelqueue_redis.jobs.values import JobRun
+from babelqueue_redis.steps import Serving
 from babelqueue_redis.sync.job_lanes import Lanes
 from babelqueue_redis.sync.job_store import RedisJobStore
 from babelqueue_redis.values import Outcome
@@ -128,7 +129,7 @@ class JobWorker:
         self._running, handled, self._lanes = True, 0, Lanes()
         agenda = Agenda(self._options, time.monotonic())
         try:
-            with self._handling_signals():
+            with hooks.serving(Serving(self._store.server, dict)), self._handling_signals():
                 while True:
                     self._work(agenda, should_continue or (lambda: True))
                     if self._is_over(agenda):

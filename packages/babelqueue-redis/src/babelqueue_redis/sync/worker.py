@@ -14,11 +14,14 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+from babelqueue_redis import hooks
 from babelqueue_redis.core.routing import check_result, prepared
 from babelqueue_redis.errors import BabelQueueError, SettlementError, TransportError
+from babelqueue_redis.layouts.counting import counting
 from babelqueue_redis.settings import ConsumerOptions
+from babelqueue_redis.steps import Serving
 from babelqueue_redis.sync.driver import Driver
-from babelqueue_redis.values import Delivery, Outcome, Reservation
+from babelqueue_redis.values import Delivery, Destination, Outcome, Reservation
 
 logger = logging.getLogger("babelqueue_redis.worker")
 
@@ -96,7 +99,7 @@ class Worker:
         self._running = True
         handled = 0
         try:
-            with self._handling_signals():
+            with self._handling_signals(), hooks.serving(self._serving()):
                 while not self._stopping and should_continue():
                     outcome = self._step(take, handle, give_back)
                     handled += outcome is not None
@@ -128,6 +131,11 @@ class Worker:
         except TransportError as error:
             self._wait_out(error)
             return None
+
+    def _serving(self) -> Serving:
+        options, driver = self._options, self._driver
+        destination = Destination(options.queue, options.layout, driver.address, driver.port)
+        return Serving(destination, lambda: driver.run(counting(options)))
 
     def _wait_out(self, error: TransportError) -> None:
         """Wait before the next try; say once per outage that there is one."""

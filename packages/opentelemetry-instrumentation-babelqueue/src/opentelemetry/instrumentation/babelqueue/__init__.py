@@ -17,6 +17,7 @@ from collections.abc import Collection
 from typing import Any
 
 from opentelemetry.instrumentation.babelqueue.package import _instruments_any
+from opentelemetry.instrumentation.babelqueue.signals import Signals
 from opentelemetry.instrumentation.dependencies import get_dependency_conflicts
 from opentelemetry.instrumentation.instrumentor import (  # type: ignore[attr-defined]
     BaseInstrumentor,  # not in its __all__
@@ -28,10 +29,13 @@ logger = logging.getLogger(__name__)
 
 
 class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the base is untyped
-    """Makes spans for ``babelqueue-redis``, through the transport's own hooks.
+    """Makes spans and metrics for ``babelqueue-redis``, through the transport's own hooks.
 
-    ``instrument(tracer_provider=…)`` takes a provider other than the global one. Nothing raises:
-    without the transport there is nothing to do, and anything else that fails is logged.
+    ``instrument()`` takes the fields of
+    :class:`~opentelemetry.instrumentation.babelqueue.config.Options` as keywords, and
+    ``tracer_provider``, ``meter_provider`` and ``logger_provider`` in place of the global ones.
+    Nothing raises: without the transport there is nothing to do, and anything else that fails is
+    logged.
     """
 
     _hook: Any = None
@@ -55,8 +59,8 @@ class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the bas
 
             from babelqueue_redis import hooks  # noqa: PLC0415 - the target may be absent
 
-            self._hook = Telemetry(kwargs.get("tracer_provider"))
-            self._job_hook = JobTelemetry(self._hook)
+            self._hook = Telemetry(Signals.of(kwargs))
+            self._job_hook = JobTelemetry(self._hook.signals)
             hooks.register(self._hook)
             hooks.register(self._job_hook)
         except Exception:

@@ -1,135 +1,152 @@
-"""The spans of job stores and job workers: one more hook on the transport's seam."""
+"""The spans and metrics of job stores and job workers: one more hook on the transport's seam."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
-from opentelemetry import propagate, trace
 from opentelemetry.instrumentation.babelqueue import semconv
-from opentelemetry.instrumentation.babelqueue.telemetry import (
-    Telemetry,
-    _destination_attributes,
-    _Enclosed,
-)
-from opentelemetry.trace import Link, Span, SpanKind
+from opentelemetry.instrumentation.babelqueue.contexts import given_context, injected, links_to
+from opentelemetry.instrumentation.babelqueue.kinds import Process, Send
+from opentelemetry.instrumentation.babelqueue.operation import captured
+from opentelemetry.instrumentation.babelqueue.signals import Active, Signals
+from opentelemetry.trace import SpanKind
 
-from babelqueue_carrier.trace import creation, given_span_context
 from babelqueue_redis.hooks import Hook
 from babelqueue_redis.jobs.values import JobRun, NewJob
 
 
 class JobTelemetry(Hook):
-    """Encloses each enqueue and each run of a job in a span."""
+    """Encloses each enqueue and each run of a job in a span and metrics."""
 
-    def __init__(self, telemetry: Telemetry) -> None:
-        """Use the tracer of ``telemetry``."""
-        self._telemetry = telemetry
+    def __init__(self, signals: Signals) -> None:
+        """Record where ``signals`` say."""
+        self._signals = signals
 
-    def enqueuing(self, job: NewJob) -> EnqueueOne:
+    def enqueuing(self, job: NewJob) -> AbstractContextManager[NewJob] | None:
         """Make the ``enqueue <kind>`` span and put its context into the job."""
-        return EnqueueOne(self._telemetry.tracer(), (job,))
+        active = self._signals.active()
+        return EnqueueOne(active, (job,)) if active else None
 
-    def enqueuing_many(self, jobs: tuple[NewJob, ...]) -> EnqueueMany:
+    def enqueuing_many(
+        self, jobs: tuple[NewJob, ...]
+    ) -> AbstractContextManager[tuple[NewJob, ...]] | None:
         """Make one ``enqueue`` span for the batch and put its context into each job."""
-        return EnqueueMany(self._telemetry.tracer(), jobs)
+        active = self._signals.active()
+        return EnqueueMany(active, jobs) if active else None
 
-    def processing_job(self, run: JobRun) -> ProcessJob:
+    def processing_job(self, run: JobRun) -> AbstractContextManager[object] | None:
         """Make the ``process <kind>`` span as a child of the one that enqueued the job."""
-        return ProcessJob(self._telemetry.tracer(), self._telemetry.provider(), run)
+        active = self._signals.active()
+        return ProcessJob(active, run) if active else None
 
 
-class _Enqueue(_Enclosed):
+class Enqueue(Send):
     """Around one enqueue of one or more jobs."""
 
     __slots__ = ("_jobs",)
 
-    def __init__(self, tracer: trace.Tracer | None, jobs: tuple[NewJob, ...]) -> None:
-        super().__init__(tracer)
+    operation = "enqueue"
+
+    def __init__(self, active: Active, jobs: tuple[NewJob, ...]) -> None:
+        """Prepare."""
+        super().__init__(active, jobs[0].destination)
+        self._count = len(jobs)
         self._jobs = jobs
 
-    def _enter(self, about: dict[str, Any]) -> tuple[NewJob, ...]:
+    def _common(self) -> dict[str, Any]:
+        """Leave the destination out where jobs of several kinds have no one destination."""
+        attributes = super()._common()
+        if any(job.kind != self._place.queue for job in self._jobs):
+            del attributes[semconv.MESSAGING_DESTINATION_NAME]
+        return attributes
+
+    def _begin(self, about: dict[str, Any]) -> tuple[NewJob, ...]:
         """Start the span, and return the jobs with its context in them.
 
         Headers that already name a creation context are the caller's: they stay as they are, and
         the span is a CLIENT span that links to that context.
         """
-        first = self._jobs[0]
-        if self._tracer is None:
-            return self._jobs
-        given = given_span_context(first.headers)
-        attributes = {**_destination_attributes(first.destination, "enqueue", "send"), **about}
-        name = f"enqueue {first.kind}"
-        if len({job.kind for job in self._jobs}) > 1:
-            name = "enqueue"
-            del attributes[semconv.MESSAGING_DESTINATION_NAME]
-        span = self._tracer.start_span(
-            name,
+        active, jobs = self._active, self._jobs
+        if active.tracer is None:
+            self._enter()
+            return jobs
+        attributes = self._attributes(about)
+        kind = attributes.get(semconv.MESSAGING_DESTINATION_NAME, "")
+        given = given_context(active, jobs[0].kind, jobs[0].headers)
+        span = active.tracer.start_span(
+            f"{self.operation} {kind}".rstrip(),
             kind=SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER,
-            links=[Link(given)] if given.is_valid else [],
+            links=links_to(given),
             attributes=attributes,
         )
-        headers: dict[str, str] = {}
         try:
             if not given.is_valid:
-                propagate.inject(headers, trace.set_span_in_context(span))
-            carrying = tuple(job.carrying({**headers, **job.headers}) for job in self._jobs)
+                jobs = tuple(
+                    job.carrying({**injected(active, job.kind, span), **job.headers})
+                    for job in jobs
+                )
         except BaseException:
             span.end()
             raise
-        self._make_current(span)  # last: nothing after it may fail, or the context would leak
-        return carrying
+        self._enter(span)
+        return jobs
 
 
-class EnqueueOne(_Enqueue):
+class EnqueueOne(Enqueue):
     """Around ``enqueue``."""
 
     __slots__ = ()
 
     def __enter__(self) -> NewJob:
-        return self._enter({semconv.MESSAGING_MESSAGE_ID: self._jobs[0].id})[0]
+        """Start the span, and return the job with its context in it."""
+        (job,) = self._jobs
+        headers = captured(job.headers, self._active)
+        return self._begin({semconv.MESSAGING_MESSAGE_ID: job.id, **headers})[0]
 
 
-class EnqueueMany(_Enqueue):
+class EnqueueMany(Enqueue):
     """Around ``enqueue_many``."""
 
     __slots__ = ()
 
     def __enter__(self) -> tuple[NewJob, ...]:
-        return self._enter({semconv.MESSAGING_BATCH_MESSAGE_COUNT: len(self._jobs)})
+        """Start the span, and return the jobs with its context in them."""
+        return self._begin({semconv.MESSAGING_BATCH_MESSAGE_COUNT: len(self._jobs)})
 
 
-class ProcessJob(_Enclosed):
+class ProcessJob(Process):
     """Around the run of one job."""
 
-    __slots__ = ("_provider", "_run")
+    __slots__ = ("_run",)
 
-    def __init__(
-        self, tracer: trace.Tracer | None, provider: trace.TracerProvider, run: JobRun
-    ) -> None:
-        super().__init__(tracer)
-        self._provider = provider
+    def __init__(self, active: Active, run: JobRun) -> None:
+        """Prepare."""
+        super().__init__(active, run.destination)
         self._run = run
 
     def __enter__(self) -> None:
-        if self._tracer is None:
-            return
-        job = self._run.job
-        name = f"process {job.kind}"
-        attributes = {
-            **_destination_attributes(self._run.destination, "process", "process"),
-            semconv.MESSAGING_MESSAGE_ID: job.id,
-            semconv.BABELQUEUE_ATTEMPTS: job.attempts,
-        }
-        created = creation(job.headers, "", self._provider, name, attributes)
-        span = self._tracer.start_span(
-            name,
-            context=created.context,
-            kind=SpanKind.CONSUMER,
-            links=[Link(created.span_context)] if created.span_context.is_valid else [],
-            attributes=attributes,
-        )
-        self._make_current(span, created.context)
+        """Start the span, and count the run."""
+        job, active = self._run.job, self._active
+        if active.tracer is None:
+            self._enter()
+        else:
+            about = {
+                semconv.MESSAGING_MESSAGE_ID: job.id,
+                semconv.BABELQUEUE_ATTEMPTS: job.attempts,
+                **captured(job.headers, active),
+            }
+            self._start(
+                active.tracer,
+                self._run,
+                about,
+                headers=job.headers,
+                trace_id="",
+                created_at=job.created_at,
+            )
+        if active.instruments is not None:
+            self._tell_delivery(active.instruments, job.created_at, None)
 
     def __exit__(
         self,
@@ -140,5 +157,6 @@ class ProcessJob(_Enclosed):
         """End the span with why the run ended, if that was before its handler did."""
         super().__exit__(kind, self._run.ended or error, traceback)
 
-    def _finish(self, span: Span, error: BaseException | None) -> None:
-        span.set_attribute(semconv.BABELQUEUE_OUTCOME, self._run.intended(error).value)
+    def _finish(self, error: BaseException | None) -> None:
+        self._span.set_attribute(semconv.BABELQUEUE_OUTCOME, self._run.intended(error).value)
+        super()._finish(error)
