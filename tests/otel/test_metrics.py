@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -15,7 +16,14 @@ from opentelemetry.instrumentation.babelqueue import BabelQueueInstrumentor
 from opentelemetry.instrumentation.babelqueue.sdk import BabelQueueSdkInstrumentor
 from opentelemetry.sdk.trace import TracerProvider
 
-from babelqueue_redis import Outcome, PublishError, RedisConsumer, RedisPublisher
+from babelqueue_redis import (
+    AsyncRedisConsumer,
+    Outcome,
+    PublishError,
+    RedisConsumer,
+    RedisPublisher,
+)
+from babelqueue_redis.steps import Serving
 from kit.redis_server import free_port
 from tests.support.instrumented import instrumented
 from tests.support.metrics import Metrics
@@ -236,6 +244,37 @@ def test_the_length_of_a_served_queue_may_be_told(
         go_on.set()
         worker.join()
         assert not metrics.points(GAUGE)
+
+
+def test_a_queue_is_not_counted_by_the_loop_that_serves_it(
+    monkeypatch: pytest.MonkeyPatch,
+    metrics: Metrics,
+    publisher: RedisPublisher,
+    redis_url: str,
+    queue: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It would wait for itself; nor by a child that inherited the worker."""
+    seen: list[object] = []
+
+    async def main() -> None:
+        async def handle(_: object) -> None:
+            seen.append(metrics.points(GAUGE))
+
+        async with AsyncRedisConsumer(redis_url, queue, {"urn:a": handle}) as consumer:
+            turns = iter([True, False])
+            await consumer.run(lambda: next(turns))
+
+    provider = metrics.provider
+    with instrumented(monkeypatch, TracerProvider(), meter_provider=provider, gauged_queues="*"):
+        publisher.publish("urn:a", {})
+        asyncio.run(main())
+        inherited = ({"messaging.system": "x"}, Serving(publisher._destination, dict), 1)
+        instrumentor = BabelQueueInstrumentor()
+        instrumentor._hook.signals.gauges.served = (inherited,)
+        assert not metrics.points(GAUGE)
+    assert seen == [[]]
+    assert not caplog.records
 
 
 def test_the_sdk_is_measured_too(

@@ -19,6 +19,7 @@ from opentelemetry.instrumentation.babelqueue.config import Named, Options, vari
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
+import babelqueue_redis
 from babelqueue_redis import Outcome, RedisConsumer, RedisPublisher
 from babelqueue_redis.verdict import accepts
 from tests.support.instrumented import instrumented
@@ -324,6 +325,30 @@ def test_who_handles_a_dead_letter_goes_on_under_the_publish(
     assert buried.parent is not None
     assert buried.parent.span_id == sent.context.span_id
     assert links(buried) == {sent.context.span_id}
+
+
+@pytest.mark.skipif(
+    not hasattr(babelqueue_redis, "RedisQueue"), reason="this version cannot redrive"
+)
+def test_a_redriven_message_goes_on_under_the_publish(
+    spans: Spans, publisher: RedisPublisher, consumer_of: Make, redis_url: str, queue: str
+) -> None:
+    """All attempts, those after an operator sent it back too."""
+
+    def fail(_: object) -> None:
+        raise ValueError
+
+    publisher.publish("urn:a", {})
+    consumer_of({"urn:a": fail}, max_tries=1, on_error=lambda *_: None).poll(0)
+    operator: Any = getattr(babelqueue_redis, "RedisQueue")  # noqa: B009 - it may not be there
+    operator(redis_url, queue).redrive()
+    assert consumer_of(HANDLERS).poll(0) is Outcome.ACKED
+    sent, *tries = spans.starting("p")
+    assert len(tries) == 2
+    for span in tries:
+        assert span.parent is not None
+        assert span.parent.span_id == sent.context.span_id
+        assert links(span) == {sent.context.span_id}
 
 
 @pytest.mark.parametrize("named", ["this", "*", "another"])

@@ -128,9 +128,11 @@ class Worker:
     def _serving(self) -> Serving:
         options, driver = self._options, self._driver
         destination = Destination(options.queue, options.layout, driver.address, driver.port)
-        loop = asyncio.get_running_loop()
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
 
         def counts() -> dict[str, int]:
+            if threading.get_ident() == thread:  # it would wait for itself
+                return {}
             asked = asyncio.run_coroutine_threadsafe(driver.run(counting(options)), loop)
             return asked.result(_LONGEST_COUNT)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -82,17 +83,18 @@ class Gauges:
 
     def __init__(self) -> None:
         """Begin without one."""
-        self.served: tuple[tuple[dict[str, Any], Any], ...] = ()
-        """Attributes and a ``Serving`` each; replaced whole, for another thread reads it."""
+        self.served: tuple[tuple[dict[str, Any], Any, int], ...] = ()
+        """Attributes, a ``Serving`` and the process that serves; replaced whole, for another thread
+        reads it.
+        """
 
     def observe(self, _options: CallbackOptions) -> Iterable[Observation]:
         """Count them. One that does not answer is left out, this time."""
         seen = []
-        for attributes, serving in self.served:
-            key = (serving.destination, attributes[semconv.MESSAGING_SYSTEM])
-            if key in seen:
+        for attributes, serving, process in self.served:
+            if process != os.getpid() or serving.destination in seen:
                 continue
-            seen.append(key)
+            seen.append(serving.destination)
             for state, count in _counted(serving).items():
                 yield Observation(count, {**attributes, semconv.BABELQUEUE_STATE: state})
 

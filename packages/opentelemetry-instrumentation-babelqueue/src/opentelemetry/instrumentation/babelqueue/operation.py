@@ -112,16 +112,18 @@ class Operation:
         return span_attributes(self._place, self._common(), self.operation_type, about)
 
     def _finish(self, error: BaseException | None) -> None:
+        """Measure, and tell the error. Either may fail without the other."""
         seconds = time.perf_counter() - (self._started or 0)
-        failure = None
-        if error is not None:
-            failure = error_type(error)
-            record_error(self._active, self._span, self._context, self, error, failure)
-        if self._active.instruments is not None:
-            attributes = self._common()
-            if failure is not None:
-                attributes[semconv.ERROR_TYPE] = failure
-            self._measure(self._active.instruments, seconds, attributes)
+        failure = "" if error is None else error_type(error)
+        try:
+            if self._active.instruments is not None:
+                attributes = self._common()
+                if failure:
+                    attributes[semconv.ERROR_TYPE] = failure
+                self._measure(self._active.instruments, seconds, attributes)
+        finally:
+            if error is not None:
+                record_error(self._active, self._span, self._context, self, error, failure)
 
     def _measure(
         self, instruments: Instruments, seconds: float, attributes: dict[str, Any]
@@ -186,8 +188,6 @@ def record_error(  # noqa: PLR0913, PLR0917 - all that an error is told with
     if span.is_recording():
         span.set_attribute(semconv.ERROR_TYPE, failure)
         span.set_status(Status(StatusCode.ERROR, message_of(error)))
-        if active.options.exception_events:
-            span.record_exception(error)
     if active.options.exception_logs:
         stack = tracebacks.format_exception(type(error), error, error.__traceback__)
         active.signals.logger().emit(
@@ -200,6 +200,8 @@ def record_error(  # noqa: PLR0913, PLR0917 - all that an error is told with
                 semconv.EXCEPTION_STACKTRACE: "".join(stack),
             },
         )
+    if active.options.exception_events and span.is_recording():
+        span.record_exception(error)
 
 
 _forks = 0

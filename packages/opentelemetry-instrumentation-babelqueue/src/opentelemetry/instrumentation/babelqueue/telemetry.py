@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from types import TracebackType
 
@@ -67,11 +68,11 @@ class Serve:
         self._signals = signals
         attributes = common_attributes(serving.destination, "", signals.options.system)
         del attributes[MESSAGING_OPERATION_NAME]
-        self._served = (attributes, serving)
+        self._served = (attributes, serving, os.getpid())
 
     def __enter__(self) -> None:
         """Begin to tell the queue's length, where that is wanted."""
-        gauges, (_, serving) = self._signals.gauges, self._served
+        gauges, serving = self._signals.gauges, self._served[1]
         if self._signals.options.gauges(serving.destination.queue):
             self._signals.active()  # the gauge is made with the instruments
             gauges.served = (*gauges.served, self._served)

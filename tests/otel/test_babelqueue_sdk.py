@@ -302,6 +302,18 @@ def test_a_trace_goes_through_both_kinds_of_worker(
         assert parent_of(taken) == sent.context.span_id
 
 
+def test_other_transports_are_traced_too(spans: Spans) -> None:
+    """Without what only the Redis transport tells: the server and the layout."""
+    app = BabelQueue("memory://", queue="orders")
+    app.register("urn:a", lambda data, meta: None)
+    app.publish("urn:a", {})
+    app.consume(max_messages=1, timeout=0)
+    sent, taken = spans.all
+    assert parent_of(taken) == sent.context.span_id
+    for span in spans.all:
+        assert not {"server.address", "messaging.babelqueue.layout"} & set(attributes(span))
+
+
 def test_an_interrupted_handler_ends_its_span(spans: Spans, app: BabelQueue) -> None:
     """The message is given back, and the span says what interrupted it."""
 
