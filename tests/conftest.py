@@ -11,7 +11,7 @@ import pytest
 import redis
 from opentelemetry.sdk.trace import TracerProvider
 
-from babelqueue_redis import RedisConsumer, RedisPublisher
+from babelqueue_redis import RedisConsumer, RedisJobStore, RedisPublisher
 from kit.redis_server import NoRedisError, any_binary, private_server
 from tests.interop.laravel.peers import laravel_version
 from tests.support.instrumented import instrumented
@@ -47,6 +47,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize(name, BOTH[name])
 
 
+JOB_KEYS = re.compile(
+    r"bq-test-[0-9a-f]{32}:"
+    r"(job:.+|due|claimed|idempotency:.+|kinds|finished:(done|dead|canceled))",
+    re.DOTALL,
+)
+"""The keys that a job store may leave behind."""
+
+
 @pytest.fixture(scope="session")
 def redis_url() -> str:
     """The URL of a Redis that may be shared; nothing may be flushed there."""
@@ -75,6 +83,18 @@ def queue(client: Client) -> Iterator[str]:
         client.delete(*left)
     leaked = {key for key in left if not OWNED.fullmatch(key.decode())}
     assert not leaked, f"keys that the layout does not own: {leaked}"
+
+
+@pytest.fixture
+def prefix(client: Client) -> Iterator[str]:
+    """A key prefix for jobs of the test's own; no key may be left that the store does not own."""
+    made = f"bq-test-{uuid.uuid4().hex}:"
+    yield made
+    left = set(client.scan_iter(match=f"{made}*", count=10_000))
+    if left:
+        client.delete(*left)
+    leaked = {key for key in left if not JOB_KEYS.fullmatch(key.decode())}
+    assert not leaked, f"keys that the store does not own: {leaked}"
 
 
 @pytest.fixture
@@ -123,6 +143,13 @@ def consumer_of(
         return made
 
     return make
+
+
+@pytest.fixture
+def jobs(shell: Shell, redis_url: str, prefix: str) -> RedisJobStore:
+    """A job store of the test's own."""
+    made: RedisJobStore = shell.make("job_store", redis_url, key_prefix=prefix)
+    return made
 
 
 @pytest.fixture

@@ -15,9 +15,11 @@ import redis.asyncio
 
 from babelqueue_redis import (
     AsyncRedisConsumer,
+    AsyncRedisJobStore,
     AsyncRedisPublisher,
     AsyncRedisQueue,
     RedisConsumer,
+    RedisJobStore,
     RedisPublisher,
     RedisQueue,
 )
@@ -28,6 +30,7 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "publisher": (RedisPublisher, AsyncRedisPublisher),
     "consumer": (RedisConsumer, AsyncRedisConsumer),
     "queue": (RedisQueue, AsyncRedisQueue),
+    "job_store": (RedisJobStore, AsyncRedisJobStore),
     "driver": (Driver, AsyncDriver),
 }
 

@@ -12,8 +12,8 @@ import pytest
 import babelqueue_redis
 
 HERE = Path(babelqueue_redis.__file__).parent
-MIRRORED = ("publisher", "consumer", "settler", "seen_store", "queue")
-"""Not mirrored, by name: driver, worker."""
+MIRRORED = ("publisher", "consumer", "settler", "seen_store", "queue", "job_store")
+"""Not mirrored, by name: driver, worker, job_worker, shutdown."""
 
 NAMES = [
     (r"\bAsync(?=Redis)", ""),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NoReturn, TypeVar
 
+import redis
+import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
 
@@ -84,6 +87,21 @@ def client_of(client: Any, kind: Any) -> Any:  # noqa: ANN401 - a client of that
         msg = f"client must be a {wanted} or a Redis URL, not {got}"
         raise ConfigurationError(msg)
     return client
+
+
+def refuse_untagged_cluster(client: object, key_prefix: str) -> None:
+    """Refuse a cluster where the keys of one store would lie on several of its nodes.
+
+    Raises:
+        ConfigurationError: ``key_prefix`` has no hash tag.
+    """
+    clusters = (redis.RedisCluster, redis.asyncio.RedisCluster)
+    if isinstance(client, clusters) and not re.search(r"\{[^}]+\}", key_prefix):
+        msg = (
+            f"key_prefix={key_prefix!r} is refused on a cluster: a script's keys must lie on one "
+            "node, so the prefix needs a hash tag, such as '{jobs}:'"
+        )
+        raise ConfigurationError(msg)
 
 
 def result_of(command: Command[T], reply: Any) -> T:  # noqa: ANN401 - bytes, int, None, list, error

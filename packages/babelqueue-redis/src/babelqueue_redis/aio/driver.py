@@ -204,6 +204,7 @@ class Driver:
             made, kwargs = self._settings.connection_class, self._settings.kwargs
             pool = redis.asyncio.ConnectionPool(connection_class=made, **kwargs)
             link.client = redis.asyncio.Redis(connection_pool=pool)
+            link.client.response_callbacks.clear()  # parsers see what Redis says
         link.client.connection = link.connection
         return link.client
 

@@ -13,7 +13,7 @@ from msgspec.json import encode
 from babelqueue_carrier.errors import message_of, qualified_name
 from babelqueue_redis.errors import ConfigurationError, PayloadError
 
-Convert = Callable[[dict[str, Any]], Any]
+Convert = Callable[[Any], Any]
 """From decoded JSON to the payload's type; raises :class:`PayloadError`."""
 
 _VALUE = re.compile(r"(Invalid (?:enum )?value) .*?(?= - at `\$[^`]*`\Z|\Z)", re.DOTALL)
@@ -29,12 +29,13 @@ _OBJECTS = (
 )
 
 
-def converter(payload: Any) -> Convert:  # noqa: ANN401 - any type msgspec knows
+def converter(payload: Any, *, object_only: bool = True) -> Convert:  # noqa: ANN401 - any type
     """Return what turns ``data`` into ``payload``.
 
     Args:
         payload: A type that ``msgspec`` knows and that can be a JSON object (Struct, dataclass,
             TypedDict, attrs class, dict, a union with one of them) or a pydantic model.
+        object_only: Whether ``data`` is always a JSON object, so that another type is a mistake.
 
     Raises:
         ConfigurationError: It is neither.
@@ -48,7 +49,9 @@ def converter(payload: Any) -> Convert:  # noqa: ANN401 - any type msgspec knows
     except Exception as error:
         msg = f"payload={payload!r} is no type that msgspec can make from JSON: {error}"
         raise ConfigurationError(msg) from error
-    if not any(isinstance(kind, _OBJECTS) for kind in getattr(about, "types", (about,))):
+    if object_only and not any(
+        isinstance(kind, _OBJECTS) for kind in getattr(about, "types", (about,))
+    ):
         msg = f"payload={payload!r} is no type that a JSON object can become"
         raise ConfigurationError(msg)
     return lambda data: _converted(

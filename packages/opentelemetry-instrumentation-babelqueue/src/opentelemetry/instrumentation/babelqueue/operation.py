@@ -20,7 +20,7 @@ from opentelemetry.trace import INVALID_SPAN, Span, Status, StatusCode
 from babelqueue_carrier.errors import message_of, qualified_name
 
 _REASONS = ("poison", "unknown_urn")
-"""What ``error.type`` says of a message that no handler was given, in place of a class."""
+"""What ``error.type`` says of a message or job that no handler was given, in place of a class."""
 
 
 class Place(Protocol):
