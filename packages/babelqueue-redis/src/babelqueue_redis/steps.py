@@ -45,7 +45,7 @@ class Serving(msgspec.Struct, frozen=True):
     Attributes:
         destination: The queue it serves.
         counts: Asks Redis how many messages are ``ready``, ``delayed``, ``reserved`` and ``dead``;
-            callable from any thread. In the one that runs an event loop it has no answer.
+            callable from any thread. One that runs an event loop is told nothing.
     """
 
     destination: Destination

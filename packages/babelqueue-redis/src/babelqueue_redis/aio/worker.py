@@ -128,13 +128,15 @@ class Worker:
     def _serving(self) -> Serving:
         options, driver = self._options, self._driver
         destination = Destination(options.queue, options.layout, driver.address, driver.port)
-        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+        loop = asyncio.get_running_loop()
 
         def counts() -> dict[str, int]:
-            if threading.get_ident() == thread:  # it would wait for itself
-                return {}
-            asked = asyncio.run_coroutine_threadsafe(driver.run(counting(options)), loop)
-            return asked.result(_LONGEST_COUNT)
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                asked = asyncio.run_coroutine_threadsafe(driver.run(counting(options)), loop)
+                return asked.result(_LONGEST_COUNT)
+            return {}  # a loop must not wait, least of all for itself
 
         return Serving(destination, counts)
 
