@@ -198,7 +198,7 @@ def test_a_failed_enqueue_is_an_error(spans: Spans, prefix: str) -> None:
 def test_a_refused_payload_and_an_ended_run_are_told_by_their_span(
     spans: Spans, redis_url: str, prefix: str
 ) -> None:
-    """A payload that does not fit is dead at once; a time limit and a cancellation end the run early."""
+    """A payload that does not fit is dead at once; a time limit and a cancel end a run early."""
     registry = JobRegistry()
     registry.job("typed", payload=int)(lambda payload: None)
     store = RedisJobStore(redis_url, key_prefix=prefix)

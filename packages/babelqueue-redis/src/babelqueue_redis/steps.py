@@ -45,9 +45,9 @@ class Serving(msgspec.Struct, frozen=True):
 
     Attributes:
         destination: The queue it serves.
-        counts: Asks Redis how many messages stand where, through the worker's own driver. Call it
-            from another thread than the one that serves: an asyncio worker answers ``None`` there.
-            Raises what the driver raises, and ``TimeoutError`` when an asyncio loop is too busy.
+        counts: Asks Redis how many messages stand where, through the worker's own driver; callable
+            from any thread. One that runs an event loop is told nothing by an asyncio worker.
+            Raises what the driver raises, and ``TimeoutError`` when that loop is too busy.
     """
 
     destination: Destination

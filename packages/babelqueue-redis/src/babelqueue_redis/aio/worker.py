@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import logging
 import random
-import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -167,15 +166,17 @@ class Worker:
     def _serving(self) -> Serving:
         options, driver = self._options, self._driver
         destination = Destination(options.queue, options.layout, driver.address, driver.port)
-        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+        loop = asyncio.get_running_loop()
 
         command = Operations(options, options.dead_letter_target).counts()
 
         def counts() -> Counts | None:
-            if threading.get_ident() == thread:  # it would wait for itself
-                return None
-            asked = asyncio.run_coroutine_threadsafe(driver.send(command), loop)
-            return asked.result(_LONGEST_COUNT)
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                asked = asyncio.run_coroutine_threadsafe(driver.send(command), loop)
+                return asked.result(_LONGEST_COUNT)
+            return None  # a loop must not wait, least of all for itself
 
         return Serving(destination, counts)
 
