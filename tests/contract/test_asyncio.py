@@ -162,16 +162,15 @@ def test_a_cancelled_wait_ends_at_once(
     """It holds nothing, so there is nothing to wait for: the link is dropped, reply and all."""
 
     async def main() -> None:
-        consumer = AsyncRedisConsumer(named(redis_url, queue), queue, layout=layout)
-        task = asyncio.ensure_future(consumer.poll(60))
-        await asyncio.to_thread(eventually, lambda: blocked(client, queue))
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert consumer._driver._link is None
-        assert not consumer._driver._tasks
-        assert await consumer.poll(0) is None
-        await consumer.close()
+        async with AsyncRedisConsumer(named(redis_url, queue), queue, layout=layout) as consumer:
+            task = asyncio.ensure_future(consumer.poll(60))
+            await asyncio.to_thread(eventually, lambda: blocked(client, queue))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert consumer._driver._link is None
+            assert not consumer._driver._tasks
+            assert await consumer.poll(0) is None
 
     run(main())
 

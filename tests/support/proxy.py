@@ -65,6 +65,7 @@ class Proxy:
             while reply := outer.recv(1 << 20):
                 if not muted.is_set():
                     inner.sendall(reply)
+            inner.shutdown(socket.SHUT_RDWR)  # the server hung up: so does the proxy
 
 
 @contextlib.contextmanager
