@@ -10,6 +10,7 @@ import nox
 
 nox.options.sessions = ["lint", "types", "tests"]
 nox.options.error_on_missing_interpreters = True
+nox.options.default_venv_backend = "uv|virtualenv"  # uv installs faster, where it is there
 
 ROOT = Path(__file__).parent
 PACKAGES = (
@@ -23,6 +24,8 @@ SMOKE = (
     "tests/contract/test_publish.py",
     "tests/contract/test_consume.py",
     "tests/contract/test_driver.py",
+    "tests/contract/test_asyncio.py",
+    "tests/contract/test_zset.py",
     "tests/contract/test_faults.py",
     "tests/otel",
     "tests/test_examples.py",
@@ -37,11 +40,31 @@ def install(session: nox.Session, *groups: str) -> None:
     session.install("-q", *editable, *nox.project.dependency_groups(PROJECT, *groups))
 
 
+def run_example(session: nox.Session, name: str, *arguments: str) -> None:
+    """Run the demo of one of the examples."""
+    env = {"PYTHONPATH": "examples"}
+    session.run("python", f"examples/{name}/demo.py", *arguments, env=env)
+
+
 @nox.session
 def demo(session: nox.Session) -> None:
-    """A traced publish and consume across two processes, shown as a tree."""
+    """A traced publish and consume across two processes; ``-- NAME`` runs another example."""
     install(session, "demo")
-    session.run("python", "examples/two_processes/demo.py", env={"PYTHONPATH": "examples"})
+    run_example(session, *(session.posargs or ["two_processes"]))
+
+
+@nox.session
+def demo_node(session: nox.Session) -> None:
+    """Orders that cross Python and Node by turns, as one trace each; needs Node 20."""
+    install(session, "demo")
+    run_example(session, "node_python", *session.posargs)
+
+
+@nox.session
+def demo_fastapi(session: nox.Session) -> None:
+    """From an HTTP request through the queue to a worker, as one trace."""
+    install(session, "fastapi")
+    run_example(session, "fastapi_worker")
 
 
 @nox.session
@@ -59,12 +82,19 @@ def chaos(session: nox.Session) -> None:
 
 
 @nox.session
-def soak(session: nox.Session) -> None:
-    """Mixed workers that are killed all the time: ``nox -s soak [-- MESSAGES]``."""
+def crashes(session: nox.Session) -> None:
+    """Mixed workers that are killed all the time: ``nox -s crashes [-- MESSAGES]``."""
     install(session, "tests")
     session.run(
         "python", "-m", "tests.chaos.soak", *session.posargs, env={"PYTHONPATH": "examples"}
     )
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """The page that shows traces, in headless Chromium (Debian's package ``chromium``)."""
+    install(session, "browser")
+    session.run("pytest", "-q", "tests/browser", *session.posargs)
 
 
 @nox.session
@@ -73,6 +103,23 @@ def conformance(session: nox.Session) -> None:
     install(session, "tests")
     session.run(
         "python", "-m", "tests.conformance", *session.posargs, env={"PYTHONPATH": "examples"}
+    )
+
+
+@nox.session
+def overhead(session: nox.Session) -> None:
+    """What telemetry costs, as ratios; nothing is asserted: ``nox -s overhead [-- PAIRS]``."""
+    install(session, "tests")
+    env = {"PYTHONPATH": "examples"}
+    session.run("python", "-m", "tests.benchmarks.overhead", *session.posargs, env=env)
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """Fifty thousand traced messages at constant memory."""
+    install(session, "tests")
+    session.run(
+        "pytest", "-q", "--timeout", "1800", "tests/otel/test_cost.py", env={"BQ_MESSAGES": "50000"}
     )
 
 
@@ -92,20 +139,25 @@ def types(session: nox.Session) -> None:
     for package in PACKAGES:
         session.run("mypy", f"{package}/src")
     session.run("mypy", "tests", "examples/kit", "noxfile.py")
-    session.run("mypy", "examples/two_processes")
+    for example in sorted(Path("examples").glob("*/demo.py")):
+        session.run("mypy", str(example.parent))
 
 
 @nox.session
-def wheels(session: nox.Session) -> None:
-    """Build the three wheels, install them in a clean environment, run the tests against them."""
+def build(session: nox.Session) -> None:
+    """Build the three wheels and source distributions, and check their metadata."""
     session.install("-q", "build", "twine")
     target = ROOT / "dist"
     shutil.rmtree(target, ignore_errors=True)
     for package in PACKAGES:
         session.run("python", "-m", "build", "-o", str(target), package, silent=True)
     session.run("twine", "check", "--strict", *map(str, sorted(target.iterdir())))
-    session.run("pip", "uninstall", "-q", "-y", "build", "twine")
-    built = [str(wheel) for wheel in sorted(target.glob("*.whl"))]
+
+
+@nox.session(requires=["build"])
+def wheels(session: nox.Session) -> None:
+    """Install the three wheels in a clean environment, and run the tests against them."""
+    built = [str(wheel) for wheel in sorted((ROOT / "dist").glob("*.whl"))]
     session.install("-q", *built, *nox.project.dependency_groups(PROJECT, "tests"))
     session.run("pytest", *PARALLEL, *session.posargs)
 

@@ -11,10 +11,11 @@ import pytest
 import redis
 from opentelemetry.sdk.trace import TracerProvider
 
-from babelqueue_redis import RedisConsumer, RedisPublisher
+from babelqueue_redis import RedisConsumer, RedisJobStore, RedisPublisher
 from kit.redis_server import NoRedisError, any_binary, private_server
 from tests.interop.laravel.peers import laravel_version
 from tests.support.instrumented import instrumented
+from tests.support.marks import BOTH
 from tests.support.server import Client, redis_is_required, shared_url
 from tests.support.shells import Shell
 from tests.support.spans import Spans
@@ -30,6 +31,29 @@ OWNED = re.compile(
     r"(:processing(:deadlines)?|:recoveries|:delayed|:reserved|:notify)?"
 )
 """The keys that a queue may leave behind."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark of :mod:`tests.support.marks`."""
+    config.addinivalue_line("markers", "both(name): asks with both values of a fixture")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Ask marked tests twice, those that take the fixture and do not name its values themselves."""
+    named = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    chosen = {name for names in named for name in ((names,) if isinstance(names, str) else names)}
+    for mark in metafunc.definition.iter_markers("both"):
+        (name,) = mark.args
+        if name in metafunc.fixturenames and name not in chosen:
+            metafunc.parametrize(name, BOTH[name])
+
+
+JOB_KEYS = re.compile(
+    r"bq-test-[0-9a-f]{32}:"
+    r"(job:.+|due|claimed|idempotency:.+|kinds|finished:(done|dead|canceled))",
+    re.DOTALL,
+)
+"""The keys that a job store may leave behind."""
 
 
 @pytest.fixture(scope="session")
@@ -63,8 +87,20 @@ def queue(client: Client) -> Iterator[str]:
 
 
 @pytest.fixture
+def prefix(client: Client) -> Iterator[str]:
+    """A key prefix for jobs of the test's own; no key may be left that the store does not own."""
+    made = f"bq-test-{uuid.uuid4().hex}:"
+    yield made
+    left = set(client.scan_iter(match=f"{made}*", count=10_000))
+    if left:
+        client.delete(*left)
+    leaked = {key for key in left if not JOB_KEYS.fullmatch(key.decode())}
+    assert not leaked, f"keys that the store does not own: {leaked}"
+
+
+@pytest.fixture
 def layout() -> str:
-    """The layout of the test's queue; a module may parametrize it."""
+    """The layout of the test's queue; ``both_layouts`` asks the other one, too."""
     return "legacy"
 
 
@@ -76,7 +112,7 @@ def store(client: Client, queue: str, layout: str) -> Store:
 
 @pytest.fixture
 def kind() -> str:
-    """The kind of shell, ``sync`` or ``aio``; a module may parametrize it."""
+    """The kind of shell; ``both_shells`` asks ``aio``, too."""
     return "sync"
 
 
@@ -108,6 +144,13 @@ def consumer_of(
         return made
 
     return make
+
+
+@pytest.fixture
+def jobs(shell: Shell, redis_url: str, prefix: str) -> RedisJobStore:
+    """A job store of the test's own."""
+    made: RedisJobStore = shell.make("job_store", redis_url, key_prefix=prefix)
+    return made
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""What the examples and the tests share: a Redis, an OTLP receiver, a trace as a tree."""
+"""What the examples and tests share: a Redis, an OTLP receiver, traces as a tree and as a page."""

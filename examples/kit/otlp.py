@@ -6,17 +6,27 @@ import contextlib
 import gzip
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened inside a span, such as an exception."""
+
+    name: str
+    time: int
+    attributes: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -35,7 +45,7 @@ class Span:
     status: str
     description: str
     attributes: dict[str, Any]
-    events: tuple[str, ...]
+    events: tuple[Event, ...]
     scope: str
 
     @property
@@ -74,12 +84,12 @@ class Receiver:
 
 
 @contextlib.contextmanager
-def receiver() -> Iterator[Receiver]:
-    """Receive on a free loopback port for as long as the block lasts."""
+def receiver(port: int = 0) -> Iterator[Receiver]:
+    """Receive on a loopback port, a free one unless told, for as long as the block lasts."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = _sent(self)
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
             if self.path == "/v1/traces":
@@ -94,7 +104,7 @@ def receiver() -> Iterator[Receiver]:
         def log_message(self, *_: Any) -> None:  # noqa: ANN401 - the base's signature
             """Stay silent."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     received = Receiver(f"http://127.0.0.1:{server.server_port}")
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -102,6 +112,20 @@ def receiver() -> Iterator[Receiver]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def _sent(request: BaseHTTPRequestHandler) -> bytes:
+    """Return a request's body. Python's exporter says how long it is, Node's sends it in chunks."""
+    if request.headers.get("Transfer-Encoding", "").lower() == "chunked":
+        return b"".join(_chunks(request.rfile))
+    return request.rfile.read(int(request.headers.get("Content-Length", 0)))
+
+
+def _chunks(stream: BufferedIOBase) -> Iterator[bytes]:
+    while size := int(stream.readline().split(b";")[0], 16):
+        yield stream.read(size)
+        stream.readline()
+    stream.readline()
 
 
 def environment(endpoint: str, service: str) -> dict[str, str]:
@@ -119,7 +143,7 @@ def environment(endpoint: str, service: str) -> dict[str, str]:
 
 def _spans_of(request: ExportTraceServiceRequest) -> Iterator[Span]:
     for resource in request.resource_spans:
-        about = {each.key: _plain(each.value) for each in resource.resource.attributes}
+        about = _mapping(resource.resource.attributes)
         for scope in resource.scope_spans:
             for span in scope.spans:
                 yield _span_of(span, str(about.get("service.name", "")), scope.scope.name)
@@ -138,10 +162,17 @@ def _span_of(span: trace_pb2.Span, service: str, scope: str) -> Span:
         end=span.end_time_unix_nano,
         status=trace_pb2.Status.StatusCode.Name(span.status.code).removeprefix("STATUS_CODE_"),
         description=span.status.message,
-        attributes={each.key: _plain(each.value) for each in span.attributes},
-        events=tuple(event.name for event in span.events),
+        attributes=_mapping(span.attributes),
+        events=tuple(
+            Event(event.name, event.time_unix_nano, _mapping(event.attributes))
+            for event in span.events
+        ),
         scope=scope,
     )
+
+
+def _mapping(pairs: Iterable[KeyValue]) -> dict[str, Any]:
+    return {pair.key: _plain(pair.value) for pair in pairs}
 
 
 def _plain(value: AnyValue) -> Any:  # noqa: ANN401 - whatever an attribute holds

@@ -6,114 +6,57 @@ with 1 when the traces are not what they must be.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import sys
 import uuid
 from pathlib import Path
 
 import redis
-from rich.console import Console
 
-from kit.otlp import Receiver, Span, environment, receiver
+from kit.checks import ours, wrong_parents, wrong_paths
+from kit.otlp import Receiver, Span, receiver
+from kit.programs import instrumented, running, show
 from kit.redis_server import redis_url
-from kit.tree import trace_trees
 
 HERE = Path(__file__).parent
-SCOPE = "opentelemetry.instrumentation.babelqueue"
 
 
 def main() -> int:
     """Run the demo."""
-    console = Console()
     queue = f"orders-{uuid.uuid4().hex[:8]}"
     with redis_url(allow_fake=True) as url, receiver() as received:
         client = redis.Redis.from_url(url)
         try:
             version = client.info("server")["redis_version"]
         except redis.RedisError as error:
-            console.print(f"there is no Redis to talk to: {error}", style="bold red")
+            print(f"there is no Redis to talk to: {error}", file=sys.stderr)
             return 1
-        console.print(f"Redis {version}, queue {queue}\n")
+        print(f"Redis {version}, queue {queue}\n", flush=True)
         spans = run(url, queue, received)
         dead = client.llen(f"{queue}.dlq")
         client.delete(f"{queue}.dlq")
-    for tree in trace_trees(spans):
-        console.print(tree, soft_wrap=True)
-        console.print()
-    console.print(f"dead letters: {dead}")
-    faults = check(spans, dead)
-    for fault in faults:
-        console.print(f"wrong: {fault}", style="bold red")
-    return 1 if faults else 0
+    print(f"\ndead letters: {dead}\n")
+    title = "A trace across two processes"
+    return show(spans, check(spans, dead), "two_processes.html", title, attributes=True)
 
 
 def run(url: str, queue: str, received: Receiver) -> list[Span]:
     """Start both programs, wait for their spans, and end the worker as an operator would."""
-    worker = start("worker", url, queue, received)
-    try:
-        if start("producer", url, queue, received).wait(timeout=60) == 0:
+    variables = {"BABELQUEUE_REDIS_URL": url, "QUEUE": queue}
+    worker, producer = (instrumented(HERE / f"{name}.py") for name in ("worker", "producer"))
+    with running("worker", worker, received.endpoint, variables):
+        with running("producer", producer, received.endpoint, variables) as sending:
+            sent = sending.wait(timeout=60) == 0
+        if sent:
             received.wait_for(lambda spans: len(ours(spans)) >= len(PATHS))
-    finally:
-        worker.send_signal(signal.SIGTERM)
-        worker.wait(timeout=60)
     return received.spans
-
-
-def start(program: str, url: str, queue: str, received: Receiver) -> subprocess.Popen[bytes]:
-    """Start one of the programs under ``opentelemetry-instrument``."""
-    tool = Path(sys.executable).with_name("opentelemetry-instrument")
-    return subprocess.Popen(
-        [str(tool), sys.executable, str(HERE / f"{program}.py")],
-        env={
-            **os.environ,
-            **environment(received.endpoint, program),
-            "BABELQUEUE_REDIS_URL": url,
-            "QUEUE": queue,
-        },
-    )
-
-
-def ours(spans: list[Span]) -> list[Span]:
-    """Leave out what other instrumentations add, such as redis-py's."""
-    return [span for span in spans if span.scope.startswith(SCOPE)]
 
 
 def check(spans: list[Span], dead: int) -> list[str]:
     """Return what is wrong with the traces; nothing is the expected answer."""
-    by_id = {span.span_id: span for span in spans}
-    sent = {message_of(span): span for span in ours(spans) if span.kind == "PRODUCER"}
-    faults = []
-    for span in ours(spans):
-        parent = by_id.get(span.parent_id)
-        if parent is not None and parent.trace_id != span.trace_id:
-            faults.append(f"{span.name} is in another trace than its parent")
-        if span.kind == "CONSUMER" and parent is not sent.get(message_of(span)):
-            faults.append(f"{span.name} is no child of the span that sent its message")
-        if span.kind == "CONSUMER" and span.parent_id not in span.links:
-            faults.append(f"{span.name} has no link to its creation context")
-    found = sorted(path_to(span, by_id) for span in ours(spans))
-    if found != sorted(PATHS):
-        faults.append(f"the spans are {found}, not {sorted(PATHS)}")
+    faults = wrong_parents(spans) + wrong_paths(spans, PATHS)
     if dead != 1:
         faults.append(f"{dead} messages are in the dead-letter queue, not 1")
     return faults
-
-
-def message_of(span: Span) -> str:
-    """Return the id of the message that a span is about."""
-    return str(span.attributes.get("messaging.message.id"))
-
-
-def path_to(span: Span, by_id: dict[str, Span]) -> tuple[str, ...]:
-    """Return services and operations from the root down to the span, and how it ended."""
-    path = []
-    at: Span | None = span
-    while at is not None:
-        path.append(f"{at.service} {at.name.split()[0]}")
-        at = by_id.get(at.parent_id)
-    return (*reversed(path), str(span.attributes.get("messaging.babelqueue.outcome", "")))
 
 
 _SENT, _TAKEN = "producer publish", "worker process"

@@ -23,22 +23,19 @@ from babelqueue_redis import (
     AsyncRedisPublisher,
     BabelQueueError,
     ConfigurationError,
-    ConnectionLostError,
     Envelope,
     Outcome,
-    PublishError,
     RedisPublisher,
 )
 from babelqueue_redis.core.command import Command
-from tests.support.proxy import proxy_to
+from tests.support.handlers import fail
+from tests.support.marks import both_layouts
+from tests.support.proxy import Proxy, proxy_to
 from tests.support.server import Client
 from tests.support.store import Store
+from tests.support.waiting import blocked, eventually
 
-
-@pytest.fixture(params=["legacy", "zset"])
-def layout(request: pytest.FixtureRequest) -> str:
-    """Both layouts."""
-    return str(request.param)
+pytestmark = both_layouts
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
@@ -63,6 +60,12 @@ async def publish_one(url: str, queue: str, layout: str) -> None:
     """Publish one message to ``urn:a``."""
     async with AsyncRedisPublisher(url, queue, layout=layout) as publisher:
         await publisher.publish("urn:a", {})
+
+
+def named(url: str, name: str) -> redis.asyncio.Redis:
+    """Return a client whose connections can be told from others on a shared server."""
+    made: redis.asyncio.Redis = redis.asyncio.Redis.from_url(url, client_name=name)
+    return made
 
 
 def test_a_message_goes_round(run: Run, redis_url: str, queue: str, layout: str) -> None:
@@ -153,15 +156,21 @@ def test_a_cancelled_handler_gives_its_message_back(
     assert b'"attempts":0' in store.ready()[0]
 
 
-def test_a_cancelled_wait_ends_at_once(run: Run, redis_url: str, queue: str, layout: str) -> None:
-    """It holds nothing, so there is nothing to wait for."""
+def test_a_cancelled_wait_ends_at_once(
+    run: Run, redis_url: str, queue: str, layout: str, client: Client
+) -> None:
+    """It holds nothing, so there is nothing to wait for: the link is dropped, reply and all."""
 
     async def main() -> None:
-        consumer = AsyncRedisConsumer(redis_url, queue, layout=layout)
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(consumer.poll(60), 0.2)
-        assert await consumer.poll(0) is None
-        await consumer.close()
+        async with AsyncRedisConsumer(named(redis_url, queue), queue, layout=layout) as consumer:
+            task = asyncio.ensure_future(consumer.poll(60))
+            await asyncio.to_thread(eventually, lambda: blocked(client, queue))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert consumer._driver._link is None
+            assert not consumer._driver._tasks
+            assert await consumer.poll(0) is None
 
     run(main())
 
@@ -183,20 +192,23 @@ def test_tasks_may_share_a_publisher(
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="task groups came with Python 3.11")
-def test_a_task_group_ends_its_consumers(run: Run, redis_url: str, queue: str, layout: str) -> None:
-    """A failure of one task cancels the others, and nothing hangs."""
+def test_a_task_group_ends_its_consumers(
+    run: Run, redis_url: str, queue: str, layout: str, client: Client
+) -> None:
+    """A failure of one task cancels the others, which wait, and nothing hangs."""
 
     async def main() -> None:
-        consumers = [AsyncRedisConsumer(redis_url, queue, layout=layout) for _ in range(3)]
+        ours = named(redis_url, queue)
+        consumers = [AsyncRedisConsumer(ours, queue, layout=layout) for _ in range(3)]
 
-        async def fail() -> None:
-            await asyncio.sleep(0.1)
+        async def give_up() -> None:
+            await asyncio.to_thread(eventually, lambda: len(blocked(client, queue)) == 3)
             raise ZeroDivisionError
 
         async with asyncio.TaskGroup() as group:  # type: ignore[attr-defined]  # from 3.11 on
             for consumer in consumers:
                 group.create_task(consumer.run())
-            group.create_task(fail())
+            group.create_task(give_up())
 
     with pytest.raises(BaseException) as caught:  # noqa: PT011 - an ExceptionGroup
         run(main())
@@ -234,9 +246,6 @@ def test_on_error_may_be_awaited(run: Run, redis_url: str, queue: str, layout: s
     """As a handler may."""
     seen: list[str] = []
 
-    async def fail(_: Envelope) -> None:
-        raise ValueError("boom")  # noqa: EM101 - short
-
     async def tell(error: BaseException, _envelope: Any, _raw: bytes) -> None:
         await asyncio.sleep(0)
         seen.append(str(error))
@@ -251,26 +260,6 @@ def test_on_error_may_be_awaited(run: Run, redis_url: str, queue: str, layout: s
 
     run(main())
     assert seen == ["boom"]
-
-
-def test_a_publish_whose_reply_is_lost_is_one_message(
-    run: Run, redis_url: str, queue: str, layout: str, store: Store
-) -> None:
-    """As in the blocking shell."""
-
-    async def main() -> None:
-        with proxy_to(redis_url) as proxy:
-            publisher = AsyncRedisPublisher(proxy.url, queue, layout=layout)
-            await publisher.publish("urn:a", {})
-            proxy.cut_before_the_reply_to(b"urn:b", times=9)
-            with pytest.raises(PublishError, match="may be stored") as caught:
-                await publisher.publish("urn:b", {})
-            assert isinstance(caught.value.__cause__, ConnectionLostError)
-            await publisher.publish("urn:c", {})
-            await publisher.close()
-
-    run(main())
-    assert [json.loads(body)["job"] for body in store.ready()] == ["urn:a", "urn:b", "urn:c"]
 
 
 def test_a_command_cancelled_under_way_leaves_no_reply_behind(run: Run, redis_url: str) -> None:
@@ -296,15 +285,19 @@ def test_a_command_cancelled_under_way_leaves_no_reply_behind(run: Run, redis_ur
 def test_another_event_loop_gets_another_connection(
     redis_url: str, queue: str, store: Store
 ) -> None:
-    """As when ``asyncio.run`` is called twice."""
+    """The one of the first loop is of no use there; as when ``asyncio.run`` is called twice."""
     publisher = AsyncRedisPublisher(redis_url, queue, layout=store.layout)
-    for _ in range(2):
-
-        async def main() -> None:
-            await publisher.publish("urn:a", {})
-            await publisher.close()
-
-        asyncio.run(main())
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    first.run_until_complete(publisher.publish("urn:a", {}))
+    link = publisher._driver._link
+    assert link is not None
+    try:
+        second.run_until_complete(publisher.publish("urn:a", {}))
+    finally:
+        second.run_until_complete(publisher.close())
+        first.run_until_complete(link.connection.disconnect(nowait=True))
+        second.close()
+        first.close()
     assert len(store.ready()) == 2
 
 
@@ -409,25 +402,35 @@ def test_signals_end_a_run_as_in_the_blocking_shell(
     assert store.counts() == left
 
 
-def test_a_run_goes_on_after_its_connection_was_killed(
-    run: Run, redis_url: str, queue: str, layout: str, client: Client
+def test_a_run_goes_on_after_an_outage(
+    run: Run,
+    redis_url: str,
+    queue: str,
+    layout: str,
+    client: Client,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It says so once, and is not ended."""
+    """It says so once, however often it tries, and once more when all is well."""
     seen: list[int] = []
 
-    async def main() -> None:
+    async def main(proxy: Proxy) -> None:
         consumer = AsyncRedisConsumer(
-            redis_url,
+            named(proxy.url, queue),
             queue,
             {"urn:a": lambda envelope: seen.append(1) or consumer.stop()},  # type: ignore[func-returns-value]
             layout=layout,
         )
         task = asyncio.ensure_future(consumer.run())
-        await asyncio.sleep(0.2)
-        ours = await consumer._driver.send(Command("CLIENT", (), ("ID",), int))
+        (ours,) = await asyncio.to_thread(eventually, lambda: blocked(client, queue))
+        proxy.cut_before_the_reply_to(b"SETNAME", times=2)
         client.client_kill_filter(_id=ours)
         await publish_one(redis_url, queue, layout)
         assert await asyncio.wait_for(task, 60) == 1
+        assert proxy.requests_with(b"SETNAME") == 4
 
-    run(main())
+    with proxy_to(redis_url) as proxy:
+        run(main(proxy))
     assert seen == [1]
+    lost, found = (record.getMessage() for record in caplog.records)
+    assert "cannot be served for now" in lost
+    assert "is served again" in found

@@ -21,25 +21,17 @@ from babelqueue_redis import (
 )
 from babelqueue_redis.core.command import Script
 from kit.redis_server import free_port
+from tests.support.handlers import fail
+from tests.support.marks import both_layouts, both_shells
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.server import Client
 from tests.support.shells import Shell
 from tests.support.store import Store
 
+pytestmark = [both_layouts, both_shells]
+
 Make = Callable[..., Any]
 Start = Callable[..., str]
-
-
-@pytest.fixture(params=["legacy", "zset"])
-def layout(request: pytest.FixtureRequest) -> str:
-    """Both layouts."""
-    return str(request.param)
-
-
-@pytest.fixture(params=["sync", "aio"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Both shells."""
-    return str(request.param)
 
 
 @pytest.fixture
@@ -60,11 +52,6 @@ def proxy(redis_url: str, client: Client) -> Iterator[Proxy]:
             client.script_load(script.source)
     with proxy_to(redis_url) as made:
         yield made
-
-
-def fail(*_: object) -> None:
-    """A handler that always fails."""
-    raise ValueError
 
 
 def ignore(*_: object) -> None:

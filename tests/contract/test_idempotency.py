@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,15 +20,12 @@ from babelqueue_redis import (
     TransportError,
     idempotent,
 )
+from tests.support.marks import both_shells
 from tests.support.server import Client
 from tests.support.shells import Shell
 from tests.support.store import Store
 
-
-@pytest.fixture(params=["sync", "aio"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Both shells."""
-    return str(request.param)
+pytestmark = both_shells
 
 
 @pytest.fixture
@@ -104,9 +102,6 @@ def test_coroutines_and_plain_functions_are_awaited_as_they_need(redis_url: str)
         async def remember(self, message_id: str) -> None:
             self[message_id] = True
 
-        async def forget(self, message_id: str) -> None:
-            del self[message_id]
-
     async def late(envelope: Envelope) -> None:
         await asyncio.sleep(0)
         seen.append("late")
@@ -115,13 +110,14 @@ def test_coroutines_and_plain_functions_are_awaited_as_they_need(redis_url: str)
         from babelqueue_redis import Meta  # noqa: PLC0415
 
         store = Memory()
-        for i, handler in enumerate((late, lambda envelope: seen.append("plain"))):
+        handlers = (late, lambda envelope: seen.append("plain"), lambda envelope: late(envelope))  # noqa: PLW0108 - hides what it is
+        for i, handler in enumerate(handlers):
             wrapped = idempotent(handler, store)
             for _ in range(2):
                 await wrapped(Envelope("urn:a", meta=Meta(id=str(i))), b"", {})
 
     asyncio.run(main())
-    assert seen == ["late", "plain"]
+    assert seen == ["late", "plain", "late"]
 
 
 def test_a_store_that_fails_before_the_run_fails_the_message(
@@ -135,11 +131,41 @@ def test_a_store_that_fails_before_the_run_fails_the_message(
 
         def remember(self, message_id: str) -> None: ...
 
-        def forget(self, message_id: str) -> None: ...
-
     consumer = consumer_of({"urn:a": idempotent(lambda envelope: None, Broken())})
     publisher.publish("urn:a", {})
     assert consumer.poll(0) is Outcome.RETRIED
+
+
+def test_a_store_whose_answer_would_have_to_be_awaited_runs_nothing(
+    publisher: Any, consumer_of: Make
+) -> None:
+    """An awaitable would always be true, and every message be acked without a run."""
+
+    async def no() -> bool:
+        return False
+
+    class Wrapping:
+        def seen(self, message_id: str) -> Any:
+            return no()
+
+        def remember(self, message_id: str) -> None: ...
+
+    runs: list[Any] = []
+    consumer = consumer_of({"urn:a": idempotent(runs.append, Wrapping())})
+    publisher.publish("urn:a", {})
+    assert consumer.poll(0) is Outcome.RETRIED
+    assert runs == []
+
+
+def test_a_signature_that_a_handler_claims_is_not_taken_over(redis_url: str) -> None:
+    """A consumer sees the three parameters that the wrapper has."""
+
+    def handle(envelope: Envelope) -> None: ...
+
+    handle.__signature__ = inspect.signature(lambda envelope: None)  # type: ignore[attr-defined]
+    wrapped = idempotent(handle, RedisSeenStore(redis_url))
+    assert len(inspect.signature(wrapped).parameters) == 3
+    assert wrapped.__name__ == "handle"
 
 
 def test_a_store_that_fails_after_the_run_does_not_run_it_again(
@@ -153,8 +179,6 @@ def test_a_store_that_fails_after_the_run_does_not_run_it_again(
 
         def remember(self, message_id: str) -> None:
             raise TransportError
-
-        def forget(self, message_id: str) -> None: ...
 
     consumer = consumer_of({"urn:a": idempotent(lambda envelope: None, Broken())})
     message_id = publisher.publish("urn:a", {})
@@ -176,3 +200,6 @@ def test_what_cannot_work_is_refused_at_once(redis_url: str) -> None:
     for ttl in (0, -1, 0.5, float("nan"), "week"):
         with pytest.raises(ConfigurationError, match="ttl"):
             RedisSeenStore(redis_url, ttl=ttl)  # type: ignore[arg-type]
+    for prefix in (None, 5, "\ud800"):
+        with pytest.raises(ConfigurationError, match="key_prefix"):
+            RedisSeenStore(redis_url, key_prefix=prefix)  # type: ignore[arg-type]

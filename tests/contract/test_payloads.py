@@ -17,20 +17,11 @@ import pytest
 
 from babelqueue_redis import ConfigurationError, Outcome, PayloadError, RedisConsumer
 from babelqueue_redis.core.payloads import converter
+from tests.support.marks import both_layouts, both_shells
 from tests.support.shells import Shell
 from tests.support.store import Store
 
-
-@pytest.fixture(params=["legacy", "zset"])
-def layout(request: pytest.FixtureRequest) -> str:
-    """Both layouts."""
-    return str(request.param)
-
-
-@pytest.fixture(params=["sync", "aio"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Both shells."""
-    return str(request.param)
+pytestmark = [both_layouts, both_shells]
 
 
 Make = Callable[..., RedisConsumer]
@@ -102,6 +93,23 @@ def test_a_handler_gets_the_type_it_asked_for(
         assert data.order_id == 7
 
 
+class StrictModel(pydantic.BaseModel):
+    """Takes no conversions but those that JSON needs."""
+
+    model_config = pydantic.ConfigDict(strict=True)
+    at: dt.datetime
+
+
+def test_a_strict_model_takes_what_json_can_say(publisher: Any, consumer_of: Make) -> None:
+    """Validated as JSON, not as Python objects."""
+    consumer = consumer_of()
+    seen: list[StrictModel] = []
+    consumer.handler("urn:a", payload=StrictModel)(lambda envelope: seen.append(envelope.data))
+    publisher.publish("urn:a", {"at": "2026-01-02T00:00:00Z"})
+    assert consumer.poll(0) is Outcome.ACKED
+    assert seen[0].at.year == 2026
+
+
 def test_values_take_the_forms_of_json(publisher: Any, consumer_of: Make) -> None:
     """What the publisher wrote as text and as keys of text is read back from it."""
     consumer = consumer_of()
@@ -115,11 +123,17 @@ def test_values_take_the_forms_of_json(publisher: Any, consumer_of: Make) -> Non
     assert seen == [Struct(2**60, at, Colour.RED, {1: "x"})]
 
 
+class Closed(msgspec.Struct, forbid_unknown_fields=True):
+    """Takes nothing."""
+
+
 MISFITS = [
     (Struct, {"order_id": "secret"}, "Expected `int`, got `str` - at `data.order_id`"),
     (Struct, {}, "Object missing required field `order_id`"),
     (Struct, {"order_id": 1, "colour": "secret"}, "Invalid enum value - at `data.colour`"),
-    (Model, {"order_id": "secret"}, "unable to parse string as an integer - at `data.order_id`"),
+    (Struct, {"order_id": 1, "colour": "x - at `$.secret`"}, "Invalid enum value - at `data.co"),
+    (Closed, {"secret": 1}, "unknown field"),
+    (Model, {"order_id": "secret"}, "int_parsing - at `data.order_id`"),
     (Model, {"order_id": 1, "lines": [0, "secret"]}, "at `data.lines[1]`"),
 ]
 
@@ -167,7 +181,14 @@ def test_a_misfit_of_one_urn_leaves_the_others_alone(publisher: Any, consumer_of
     assert consumer.poll(0) is Outcome.ACKED
 
 
-@pytest.mark.parametrize("payload", [5, "Struct", lambda: None, int | Struct | Dataclass])
+class Plain:
+    """A class that nothing knows how to make."""
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [5, "Struct", lambda: None, int | Struct | Dataclass, list[int], int, Plain, Model | None],
+)
 def test_a_payload_that_is_no_type_is_refused_at_once(consumer_of: Make, payload: Any) -> None:
     """When the handler is registered, not when a message comes."""
     with pytest.raises(ConfigurationError, match="payload="):
@@ -184,10 +205,50 @@ class Strict(msgspec.Struct):
         raise RuntimeError(self.order_id)
 
 
-def test_whatever_a_types_own_check_raises_is_a_misfit() -> None:
-    """The consumer goes on."""
-    with pytest.raises(PayloadError):
-        converter(Strict)({"order_id": 1})
+class Card(msgspec.Struct):
+    """Repeats what it refuses."""
+
+    number: str
+
+    def __post_init__(self) -> None:
+        """Refuse, as msgspec expects it."""
+        msg = f"bad card {self.number}"
+        raise ValueError(msg)
+
+
+class Wallet(msgspec.Struct):
+    """Holds one."""
+
+    cards: list[Card]
+
+
+class CardModel(pydantic.BaseModel):
+    """Repeats what it refuses, in pydantic's way."""
+
+    number: str
+
+    @pydantic.field_validator("number")
+    @classmethod
+    def check(cls, number: str) -> str:
+        """Refuse."""
+        msg = f"bad card {number}"
+        raise ValueError(msg)
+
+
+@pytest.mark.parametrize(
+    ("payload", "data", "says"),
+    [
+        (Strict, {"order_id": 4111}, "builtins.RuntimeError|RuntimeError"),
+        (Card, {"number": "4111"}, "ValueError"),
+        (Wallet, {"cards": [{"number": "4111"}]}, r"ValueError - at `data.cards\[0\]`"),
+        (CardModel, {"number": "4111"}, "value_error - at `data.number`"),
+    ],
+)
+def test_whatever_a_types_own_check_raises_is_a_misfit(payload: Any, data: Any, says: str) -> None:
+    """The consumer goes on; what the check says may repeat the value, so it is not repeated."""
+    with pytest.raises(PayloadError, match=says) as caught:
+        converter(payload)(data)
+    assert "4111" not in str(caught.value)
 
 
 def test_a_nesting_too_deep_for_the_type_is_a_misfit() -> None:

@@ -17,13 +17,10 @@ from babelqueue_redis import (
     RedisPublisher,
 )
 from babelqueue_redis.verdict import accepts
+from tests.support.marks import both_shells
 from tests.support.server import Client
 
-
-@pytest.fixture(params=["sync", "aio"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Both shells."""
-    return str(request.param)
+pytestmark = both_shells
 
 
 def test_a_publish_stores_the_bare_envelope(

@@ -16,6 +16,7 @@ from babelqueue_redis.core.settlement import ACK, GIVE_BACK, Settlement
 from babelqueue_redis.layouts import LegacyLayout
 from babelqueue_redis.sync.driver import Driver
 from babelqueue_redis.values import Reservation
+from tests.support.marks import both_layouts, both_shells
 from tests.support.server import Client
 from tests.support.shells import Shell
 from tests.support.store import Store
@@ -24,8 +25,6 @@ from tests.support.waiting import eventually
 Make = Callable[..., RedisConsumer]
 BODY = b'{"job": "urn:a",  "attempts": 2, "data": {"f": 1.0}}'
 NOW = 1_000_000.5
-BOTH_LAYOUTS = pytest.mark.parametrize("layout", ["legacy", "zset"])
-BOTH_SHELLS = pytest.mark.parametrize("kind", ["sync", "aio"])
 
 
 def take(driver: Driver, layout: LegacyLayout, now: float | None = NOW) -> Reservation:
@@ -54,8 +53,8 @@ def test_an_expired_reservation_comes_back_byte_for_byte(client: Client, queue: 
     assert client.llen(f"{queue}:processing") == client.zcard(f"{queue}:processing:deadlines") == 0
 
 
-@BOTH_LAYOUTS
-@BOTH_SHELLS
+@both_layouts
+@both_shells
 def test_the_deadline_is_the_servers_time_plus_the_lease(
     publisher: RedisPublisher, consumer_of: Make, store: Store
 ) -> None:
@@ -111,8 +110,8 @@ def test_a_late_settlement_touches_nothing(client: Client, queue: str, end: Sett
     assert client.llen(f"{queue}:processing") == 0
 
 
-@BOTH_LAYOUTS
-@BOTH_SHELLS
+@both_layouts
+@both_shells
 def test_a_late_ack_is_reported(
     publisher: RedisPublisher,
     consumer_of: Make,
@@ -249,7 +248,7 @@ def test_a_sweep_moves_about_a_mebibyte_in_one_call(client: Client, queue: str) 
     assert client.lrange(queue, 0, -1) == elements
 
 
-@BOTH_SHELLS
+@both_shells
 @pytest.mark.parametrize(
     ("layout", "denied"),
     [("legacy", "lpos"), ("legacy", "zrangebyscore"), ("zset", "zrangebyscore")],
@@ -296,7 +295,7 @@ def test_a_settlement_searches_from_the_newest(client: Client, queue: str) -> No
 
 
 @WAITS
-@BOTH_SHELLS
+@both_shells
 def test_a_denied_wait_does_not_spin(
     own_server: Callable[..., str], shell: Shell, layout: str, wait: str
 ) -> None:
@@ -324,8 +323,8 @@ def test_reserving_finds_what_a_later_chunk_brought_back(client: Client, queue: 
     assert take(driver, layout).body == BODY
 
 
-@BOTH_LAYOUTS
-@BOTH_SHELLS
+@both_layouts
+@both_shells
 def test_an_idle_consumer_is_woken_by_a_message(
     publisher: RedisPublisher, consumer_of: Make, client: Client
 ) -> None:
@@ -340,8 +339,8 @@ def test_an_idle_consumer_is_woken_by_a_message(
     assert outcomes == [Outcome.ACKED]
 
 
-@BOTH_LAYOUTS
-@BOTH_SHELLS
+@both_layouts
+@both_shells
 def test_a_wait_ends_when_it_should(consumer_of: Make) -> None:
     """Not early; an attempt without waiting does not wait."""
     start = time.monotonic()
@@ -350,8 +349,8 @@ def test_a_wait_ends_when_it_should(consumer_of: Make) -> None:
     assert consumer_of().poll(-5) is None
 
 
-@BOTH_LAYOUTS
-@BOTH_SHELLS
+@both_layouts
+@both_shells
 def test_an_expired_message_is_found_while_waiting(
     publisher: RedisPublisher, consumer_of: Make, layout: str
 ) -> None:
@@ -366,7 +365,7 @@ def test_an_expired_message_is_found_while_waiting(
 
 
 @WAITS
-@BOTH_SHELLS
+@both_shells
 def test_a_denied_blocking_command_is_replaced_by_short_sleeps(
     own_server: Callable[..., str], shell: Shell, layout: str, wait: str
 ) -> None:
@@ -379,8 +378,8 @@ def test_a_denied_blocking_command_is_replaced_by_short_sleeps(
     assert consumer.poll(5) is Outcome.ACKED
 
 
-@BOTH_LAYOUTS
-@BOTH_SHELLS
+@both_layouts
+@both_shells
 def test_the_pull_api_hands_out_and_settles(
     publisher: RedisPublisher, consumer_of: Make, store: Store, queue: str
 ) -> None:

@@ -24,12 +24,18 @@ from babelqueue_redis import (
     entropy,
 )
 from babelqueue_redis.core.settlement import ACK, GIVE_BACK, Settlement
-from babelqueue_redis.envelope import encode, make
+from babelqueue_redis.envelope import CORE_META_KEYS, FORBIDDEN_META_KEYS, encode, make
 from babelqueue_redis.layouts import ZsetLayout
 from babelqueue_redis.sync.driver import Driver
 from babelqueue_redis.values import Reservation
+from tests.support.handlers import fail
+from tests.support.marks import both_shells
 from tests.support.server import Client
+from tests.support.shells import Shell
 from tests.support.store import Store
+from tests.support.waiting import calls, eventually
+
+pytestmark = both_shells
 
 
 @pytest.fixture
@@ -38,19 +44,8 @@ def layout() -> str:
     return "zset"
 
 
-@pytest.fixture(params=["sync", "aio"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Both shells."""
-    return str(request.param)
-
-
 Make = Callable[..., RedisConsumer]
 NOW = 1_000_000.5
-
-
-def fail(*_: object) -> None:
-    """A handler that always fails."""
-    raise ValueError("boom")  # noqa: EM101 - short
 
 
 def take(driver: Driver, queue: ZsetLayout, now: float | None = NOW) -> Reservation:
@@ -85,15 +80,34 @@ def test_a_delayed_message_becomes_ready_when_it_is_due(
     assert time.time() >= int(before) + 1
 
 
-def test_a_due_message_wakes_an_idle_consumer(publisher: RedisPublisher, consumer_of: Make) -> None:
+@pytest.fixture
+def alone(private_client: Client, queue: str) -> Store:
+    """The queue on a server where nobody else blocks or is counted."""
+    return Store(private_client, queue, "zset")
+
+
+def consumer_at(store: Store, shell: Shell, queue: str, **options: Any) -> Any:
+    """Make a consumer of the queue of ``alone``."""
+    kwargs = store.client.connection_pool.connection_kwargs
+    url = f"redis://{kwargs['host']}:{kwargs['port']}"
+    return shell.make(
+        "consumer", url, queue, {"urn:a": lambda envelope: None}, layout="zset", **options
+    )
+
+
+def test_a_due_message_wakes_an_idle_consumer(alone: Store, shell: Shell, queue: str) -> None:
     """Within a slice of its wait, without a lease of its own too."""
-    consumer = consumer_of({"urn:a": lambda envelope: None}, retry_after=None)
+    client = alone.client
+    consumer = consumer_at(alone, shell, queue, retry_after=None)
     outcomes: list[Outcome | None] = []
     thread = threading.Thread(target=lambda: outcomes.append(consumer.poll(60)))
     thread.start()
-    publisher.publish("urn:a", {}, delay=1)
+    eventually(lambda: client.info("clients")["blocked_clients"])
+    RedisPublisher(client, queue, layout="zset").publish("urn:a", {}, delay=3)
     thread.join(60)
     assert outcomes == [Outcome.ACKED]
+    # More than one slice passed before it was due, and they were no busy loop.
+    assert 2 <= calls(client, "blpop") <= 20
 
 
 def test_headers_are_dropped_without_an_error(
@@ -178,7 +192,7 @@ def test_a_crash_counts_as_an_attempt(
 def test_failures_and_crashes_count_together(
     publisher: RedisPublisher, consumer_of: Make, store: Store
 ) -> None:
-    """A handler runs ``max_tries`` times, with a ``kill -9`` in between as well."""
+    """A delivery whose worker died is one of the ``max_tries``: the handler runs in the others."""
     seen: list[int] = []
 
     def fail_and_tell(envelope: Any) -> None:
@@ -237,20 +251,36 @@ def test_without_a_lease_reservations_of_others_are_left(client: Client, queue: 
     assert client.zscore(ours.reserved, "b") == float("inf")
 
 
-def test_tokens_that_are_missing_or_too_many_cost_one_wait_at_most(
-    consumer_of: Make, store: Store, client: Client
+def test_a_message_without_a_token_is_found_within_a_slice(
+    alone: Store, shell: Shell, queue: str
 ) -> None:
-    """A message without one is found; those without a message are used up, and nothing spins."""
-    notify = f"{store.ready_key}:notify"
-    consumer = consumer_of({"urn:a": lambda envelope: None})
-    client.rpush(store.ready_key, b'{"job":"urn:a","attempts":0}')
-    assert consumer.poll(0) is Outcome.ACKED
+    """By a consumer that waits for a token that never comes."""
+    client = alone.client
+    consumer = consumer_at(alone, shell, queue)
+    outcomes: list[Outcome | None] = []
+    thread = threading.Thread(target=lambda: outcomes.append(consumer.poll(60)))
+    thread.start()
+    eventually(lambda: client.info("clients")["blocked_clients"])
+    client.rpush(alone.ready_key, b'{"job":"urn:a","attempts":0}')
+    thread.join(60)
+    assert outcomes == [Outcome.ACKED]
+    assert calls(client, "blpop") <= 20
+
+
+def test_tokens_that_are_too_many_are_used_up_and_nothing_spins(
+    alone: Store, shell: Shell, queue: str
+) -> None:
+    """One look each, and then a wait."""
+    client, notify = alone.client, f"{alone.ready_key}:notify"
+    consumer = consumer_at(alone, shell, queue)
+    assert consumer.poll(0) is None
+    client.config_resetstat()
     client.rpush(notify, *[1] * 50)
-    start = time.monotonic()
-    assert consumer.poll(0.5) is None
-    assert time.monotonic() - start >= 0.5
-    while client.llen(notify):
-        assert consumer.poll(0.1) is None
+    assert consumer.poll(2) is None
+    assert client.llen(notify) == 0
+    waits = calls(client, "blpop")
+    assert 50 < waits <= 55
+    assert calls(client, "evalsha") <= 3 * (waits + 1)
 
 
 def test_equal_bodies_share_a_reservation_and_one_settlement(
@@ -380,40 +410,67 @@ JSON = st.recursive(
     | KEYS,
     lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner),
 )
-META = {"x": 1.0}
+TAKEN = {"job", "urn", "trace_id", "data", "meta", "attempts", "dead_letter", "timestamp"}
+TAKEN |= {*CORE_META_KEYS, *FORBIDDEN_META_KEYS}
+MORE = st.dictionaries(KEYS.filter(lambda key: key not in TAKEN), JSON, max_size=4)
 STEPS = st.lists(st.sampled_from(["crash", "fail", "give back"]), max_size=6)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(st.dictionaries(KEYS, JSON), STEPS)
+@given(st.dictionaries(KEYS, JSON), MORE, MORE, STEPS)
 def test_a_message_keeps_every_byte_through_crashes_and_failures(
-    client: Client, queue: str, data: dict[str, Any], steps: list[str]
+    client: Client,
+    queue: str,
+    data: dict[str, Any],
+    meta: dict[str, Any],
+    unknown: dict[str, Any],
+    steps: list[str],
 ) -> None:
-    """From the publish to the dead letter, ``attempts`` apart."""
-    driver, ours = Driver(client), ZsetLayout(queue, lease=10)
-    body = encode(
-        make(
-            "urn:a", data, queue=queue, message_id="i", trace_id="t", created_at=1, meta={"x": 1.0}
-        )
+    """From the publish to the dead letter, ``attempts`` and ``dead_letter`` apart."""
+    store = Store(client, queue, "zset")
+    members = make(
+        "urn:a", data, queue=queue, message_id="i", trace_id="t", created_at=1, meta=meta
     )
-    head = body.removesuffix(b'"attempts":0}')
-    attempts = 0
-    driver.send(ours.publish([(body, {})]))
-    for step in steps:
-        taken = take(driver, ours)
-        assert taken.body == head + b'"attempts":%d}' % attempts
+    del members["attempts"]
+    head = encode({**members, **unknown}).removesuffix(b"}")
+    attempts, raws, step = 0, [], ""
+
+    def handle(_envelope: Any, raw: bytes) -> None:
+        raws.append(raw)
         if step == "give back":
-            assert send(driver, ours, taken, GIVE_BACK)
-            continue
-        attempts += 1
-        if step == "fail":
-            retry = Settlement(Outcome.RETRIED, head + b'"attempts":%d}' % attempts)
-            assert send(driver, ours, taken, retry)
-        assert driver.run(ours.migrate(NOW + 10)) == 1
-    taken = take(driver, ours)
-    dead = Settlement(Outcome.DEAD_LETTERED, taken.body, f"{queue}.dlq")
-    assert send(driver, ours, taken, dead)
-    assert client.lpop(f"queues:{queue}.dlq") == head + b'"attempts":%d}' % attempts
-    assert client.lpop(f"queues:{queue}.dlq:notify") == b"1"
-    client.delete(ours.notify)
+            raise KeyboardInterrupt
+        fail()
+
+    def stored() -> bytes:
+        return head + b',"attempts":%d}' % attempts
+
+    store.push(stored())
+    tries = 1 + sum(each != "give back" for each in steps)
+    options: dict[str, Any] = {"max_tries": tries, "layout": "zset", "on_error": ignore}
+    with RedisConsumer(client, queue, {"urn:a": handle}, **options) as consumer:
+        for step in steps:
+            raws.clear()
+            if step == "crash":
+                assert consumer.reserve(0) is not None
+                store.expire()
+            elif step == "give back":
+                with pytest.raises(KeyboardInterrupt):
+                    consumer.poll(0)
+            else:
+                assert consumer.poll(0) is Outcome.RETRIED
+            assert raws == ([] if step == "crash" else [stored()])
+            attempts += step != "give back"
+            assert [*store.ready(), *store.reserved()] == [stored()]
+        step = "fail"
+        assert consumer.poll(0) is Outcome.DEAD_LETTERED
+    attempts += 1
+    (dead,) = store.dead()
+    kept, _, block = dead.rpartition(b',"dead_letter":')
+    assert kept + b"}" == stored()
+    assert json.loads(block[:-1])["attempts"] == attempts
+    client.delete(store.dead_key, f"{store.dead_key}:notify", f"{store.ready_key}:notify")
     assert not client.keys(f"*{queue}*")
+
+
+def ignore(*_: object) -> None:
+    """An ``on_error`` that says nothing."""

@@ -17,8 +17,12 @@ import pytest
 
 from babelqueue_redis import Envelope, Outcome, RedisConsumer, RedisPublisher, Reservation, entropy
 from tests.interop.laravel.peers import Laravel, Peer, StandIn, laravel_version
+from tests.support.handlers import fail
+from tests.support.marks import both_shells
 from tests.support.server import Client
 from tests.support.store import Store
+
+pytestmark = both_shells
 
 Make = Callable[..., RedisConsumer]
 DATA = {"i": 123456789012345678, "f": 1.0, "e": 1e20, "l": [], "o": {}, "s": "é/", "n": None}
@@ -28,12 +32,6 @@ DATA = {"i": 123456789012345678, "f": 1.0, "e": 1e20, "l": [], "o": {}, "s": "é
 def layout() -> str:
     """Laravel's."""
     return "zset"
-
-
-@pytest.fixture(params=["sync", "aio"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Both shells."""
-    return str(request.param)
 
 
 @pytest.fixture(scope="module", params=["laravel", "stand-in"])
@@ -64,11 +62,6 @@ def seen() -> list[Envelope]:
 def consumer(consumer_of: Make, seen: list[Envelope]) -> RedisConsumer:
     """One of ours that keeps what it sees."""
     return consumer_of({"urn:a": seen.append})
-
-
-def fail(_: object) -> None:
-    """A handler that always fails."""
-    raise ValueError
 
 
 def with_attempts(body: str, attempts: int) -> str:

@@ -20,16 +20,13 @@ from opentelemetry import trace
 from babelqueue_carrier import frame_value, unframe
 from babelqueue_redis import Envelope, Outcome, PoisonError, RedisConsumer, RedisPublisher
 from babelqueue_redis.verdict import verdict
+from tests.support.marks import both_layouts, both_shells
 from tests.support.server import Client
 from tests.support.shells import Shell
 from tests.support.spans import Spans
 from tests.support.store import Store
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
-
-
-BOTH_LAYOUTS = pytest.mark.parametrize("layout", ["legacy", "zset"])
-BOTH_SHELLS = pytest.mark.parametrize("kind", ["sync", "aio"])
 
 
 @pytest.fixture
@@ -55,8 +52,8 @@ def test_frames_are_byte_identical(body: str, headers: dict[str, str]) -> None:
     assert _unframe(ours.decode()) == (body, {k: v for k, v in headers.items() if k and v})
 
 
-@BOTH_SHELLS
-@BOTH_LAYOUTS
+@both_shells
+@both_layouts
 @pytest.mark.parametrize(
     "headers", [{}, {"traceparent": "00-" + "1" * 32 + "-" + "2" * 16 + "-01"}]
 )
@@ -77,8 +74,8 @@ def test_ours_consumes_what_the_sdk_publishes(
     assert given_headers == (headers if layout == "legacy" else {})
 
 
-@BOTH_SHELLS
-@BOTH_LAYOUTS
+@both_shells
+@both_layouts
 @pytest.mark.parametrize("headers", [{}, {"tenant": "acme"}])
 def test_the_sdk_consumes_what_ours_publishes(
     sdk: babelqueue.BabelQueue,
@@ -100,8 +97,8 @@ def test_the_sdk_consumes_what_ours_publishes(
     assert client.keys(f"*{queue}*") == []
 
 
-@BOTH_SHELLS
-@BOTH_LAYOUTS
+@both_shells
+@both_layouts
 @pytest.mark.parametrize("last", ["sdk", "ours"])
 def test_a_message_that_fails_at_one_is_retried_by_the_other(
     sdk: babelqueue.BabelQueue,
@@ -138,8 +135,8 @@ def test_a_message_that_fails_at_one_is_retried_by_the_other(
     assert (dead["meta"]["id"], dead["data"]) == (message_id, {"f": 1.0})
 
 
-@BOTH_SHELLS
-@BOTH_LAYOUTS
+@both_shells
+@both_layouts
 def test_either_consumes_the_dead_letters_of_the_other(
     sdk: babelqueue.BabelQueue,
     shell: Shell,
@@ -166,7 +163,7 @@ def test_either_consumes_the_dead_letters_of_the_other(
     assert store.client.keys(f"*{sdk.queue}*") == []
 
 
-@BOTH_SHELLS
+@both_shells
 @pytest.mark.parametrize("layout", ["zset"])
 def test_either_promotes_what_the_other_delays(
     sdk: babelqueue.BabelQueue,
@@ -194,8 +191,8 @@ def test_either_promotes_what_the_other_delays(
     assert store.client.keys(f"*{sdk.queue}*") == []
 
 
-@BOTH_SHELLS
-@BOTH_LAYOUTS
+@both_shells
+@both_layouts
 def test_either_recovers_what_the_other_left_behind(
     sdk: babelqueue.BabelQueue,
     publisher: RedisPublisher,
@@ -220,8 +217,8 @@ def test_either_recovers_what_the_other_left_behind(
     assert store.client.keys(f"*{queue}*") == []
 
 
-@BOTH_SHELLS
-@BOTH_LAYOUTS
+@both_shells
+@both_layouts
 @pytest.mark.parametrize("body", [b"no json", b"\xff", b"", b'{"job":"urn:a","attempts":"1"}'])
 def test_poison_ends_alike(
     sdk: babelqueue.BabelQueue, consumer_of: Callable[..., RedisConsumer], store: Store, body: bytes

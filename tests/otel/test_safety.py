@@ -12,7 +12,10 @@ from typing import Any
 import opentelemetry.instrumentation.babelqueue as instrumentation
 import pytest
 from opentelemetry import baggage, context, propagate, trace
+from opentelemetry.instrumentation import dependencies
 from opentelemetry.instrumentation.babelqueue import BabelQueueInstrumentor
+from opentelemetry.instrumentation.babelqueue.config import Options
+from opentelemetry.instrumentation.babelqueue.signals import Signals
 from opentelemetry.instrumentation.babelqueue.telemetry import Telemetry
 from opentelemetry.instrumentation.utils import suppress_instrumentation
 from opentelemetry.propagators.textmap import (
@@ -20,6 +23,7 @@ from opentelemetry.propagators.textmap import (
     default_getter,
     default_setter,
 )
+from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 
 from babelqueue_redis import Envelope, Outcome, RedisConsumer, RedisPublisher, hooks
@@ -74,13 +78,13 @@ def test_without_an_sdk_nothing_is_built_and_nothing_injected(
 ) -> None:
     """Not even where a remote context is current."""
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
-    hook = Telemetry()
+    hook = Telemetry(Signals(Options()))
     monkeypatch.setattr(hooks, "_registered", (hook,))
     remote = trace.NonRecordingSpan(trace.SpanContext(1, 2, is_remote=True))
     with trace.use_span(remote):
         publisher.publish("urn:a", {})
     assert accepts(client.lindex(queue, 0))
-    assert hook.tracer() is None
+    assert hook.signals.active() is None
 
 
 def test_a_disabled_sdk_stores_the_bare_envelope(
@@ -88,7 +92,7 @@ def test_a_disabled_sdk_stores_the_bare_envelope(
 ) -> None:
     """``OTEL_SDK_DISABLED=true``."""
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
-    hook = Telemetry(TracerProvider())
+    hook = Telemetry(Signals(Options(), TracerProvider(), MeterProvider()))
     monkeypatch.setattr(hooks, "_registered", (hook,))
     remote = trace.NonRecordingSpan(trace.SpanContext(1, 2, is_remote=True))
     here = baggage.set_baggage("user", "7", trace.set_span_in_context(remote))
@@ -180,7 +184,7 @@ def test_a_propagator_that_writes_no_text_breaks_nothing(
     publisher.publish_many([("urn:a", {}), ("urn:b", {})])
     assert [accepts(element) for element in client.lrange(queue, 0, -1)] == [True] * 3
     assert "made no publication" in caplog.text
-    assert len(spans.all) == 2
+    assert len(spans.all) == 4
 
 
 @pytest.mark.parametrize(
@@ -196,7 +200,8 @@ def test_a_span_that_fails_breaks_nothing(
     """Whichever of its methods does; the failing handler fails once."""
 
     class BrokenSpan(trace.NonRecordingSpan):
-        pass
+        def is_recording(self) -> bool:
+            return True
 
     class BrokenTracer(trace.Tracer):
         def start_span(self, *_: object, **__: object) -> trace.Span:
@@ -216,7 +221,7 @@ def test_a_span_that_fails_breaks_nothing(
 
     if method != "start_span":
         setattr(BrokenSpan, method, raises)
-    monkeypatch.setattr(hooks, "_registered", (Telemetry(BrokenProvider()),))
+    monkeypatch.setattr(hooks, "_registered", (Telemetry(Signals(Options(), BrokenProvider())),))
     before = context.get_current()
     runs = 0
 
@@ -263,6 +268,7 @@ class NoSdk(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, NoSdk())
 import redis
 from babelqueue_redis import RedisConsumer, RedisPublisher
+from opentelemetry.instrumentation import dependencies
 from opentelemetry.instrumentation.babelqueue import BabelQueueInstrumentor
 
 BabelQueueInstrumentor().instrument()
@@ -304,6 +310,20 @@ def test_the_error_of_an_exception_without_a_message_is_recorded(
     span = spans.all[-1]
     assert span.status.status_code is trace.StatusCode.ERROR
     assert "Unprintable" in str((span.attributes or {})["error.type"])
+
+
+def test_a_pre_release_of_the_target_will_do(
+    monkeypatch: pytest.MonkeyPatch, publisher: RedisPublisher, client: Client, queue: str
+) -> None:
+    """It is what developers run."""
+    monkeypatch.setattr(dependencies, "version", lambda _: "0.2.0.dev1")
+    instrumentor = BabelQueueInstrumentor()
+    instrumentor.instrument(tracer_provider=TracerProvider())
+    try:
+        publisher.publish("urn:a", {})
+    finally:
+        instrumentor.uninstrument()
+    assert not accepts(client.lindex(queue, 0))  # framed
 
 
 def test_the_extra_installs_the_instrumentation() -> None:

@@ -4,13 +4,20 @@ import json
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import redis
 from opentelemetry import baggage, context, propagate, trace
 from opentelemetry.propagators.b3 import B3MultiFormat
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.sdk.trace.sampling import (
+    Decision,
+    ParentBased,
+    Sampler,
+    SamplingResult,
+    TraceIdRatioBased,
+)
 from opentelemetry.trace import SpanKind, StatusCode
 
 from babelqueue_carrier import inject, uuid_of
@@ -185,6 +192,29 @@ def test_a_given_creation_context_is_left_alone(
     assert f"{taken.parent.span_id:016x}" == "b" * 16
 
 
+def test_a_sampler_sees_the_chain_of_a_publish_inside_a_trace(
+    monkeypatch: pytest.MonkeyPatch, publisher: RedisPublisher
+) -> None:
+    """All that can be known is told at the start, where samplers look."""
+    seen: list[dict[str, object]] = []
+
+    class Sees(Sampler):
+        def should_sample(self, *args: Any, **_: Any) -> SamplingResult:
+            seen.append(dict(args[4] or {}))
+            return SamplingResult(Decision.RECORD_AND_SAMPLE)
+
+        def get_description(self) -> str:
+            return "sees"
+
+    with instrumented(monkeypatch, TracerProvider(sampler=Sees())):
+        with trace.get_tracer("app").start_as_current_span("request") as request:
+            publisher.publish("urn:a", {})
+        publisher.publish("urn:a", {}, trace_id="chain-7")
+    chain = uuid_of(request.get_span_context().trace_id)
+    told = [each.get("messaging.message.conversation_id") for each in seen]
+    assert told == [None, chain, "chain-7"]
+
+
 def test_the_explicit_way_joins_the_same_trace(
     spans: Spans, publisher: RedisPublisher, consumer_of: Make
 ) -> None:
@@ -234,15 +264,55 @@ def test_a_given_trace_id_is_kept(
     assert (spans.all[0].attributes or {})["messaging.message.conversation_id"] == "chain-7"
 
 
-def test_a_batch_has_one_publish_span(
-    spans: Spans, publisher: RedisPublisher, consumer_of: Make
+def test_a_batch_has_a_create_span_for_each_message(
+    spans: Spans, publisher: RedisPublisher, consumer_of: Make, queue: str
 ) -> None:
-    """And every message carries it."""
+    """And one publish span, a CLIENT that links to all of them."""
+    publisher.publish_many([("urn:a", {}), ("urn:b", {})])
+    consumer = consumer_of({"urn:a": lambda envelope: None, "urn:b": lambda envelope: None})
+    while consumer.poll(0):
+        pass
+    first, second, sent, *taken = spans.all
+    assert {first.name, second.name} == {f"create {queue}"}
+    assert (sent.name, sent.kind) == (f"publish {queue}", SpanKind.CLIENT)
+    created = [first.context.span_id, second.context.span_id]
+    assert [link.context.span_id for link in sent.links] == created
+    assert (sent.attributes or {})["messaging.batch.message_count"] == 2
+    for creation, process in zip((first, second), taken, strict=True):
+        assert creation.kind is SpanKind.PRODUCER
+        assert is_child(process, creation)
+        for key in ("messaging.message.id", "messaging.message.conversation_id"):
+            assert (creation.attributes or {})[key] == (process.attributes or {})[key]
+
+
+def test_the_messages_of_a_batch_may_have_one_given_context(
+    spans: Spans, publisher: RedisPublisher, client: Client, queue: str
+) -> None:
+    """Then there is nothing to create: the publish links to it."""
+    given = {"traceparent": "00-" + "a" * 32 + "-" + "b" * 16 + "-01"}
+    publisher.publish_many([("urn:a", {}), ("urn:a", {})], headers=given)
+    (sent,) = spans.all
+    assert sent.kind is SpanKind.CLIENT
+    assert {f"{link.context.span_id:016x}" for link in sent.links} == {"b" * 16}
+    assert all(json.loads(raw)["headers"] == given for raw in client.lrange(queue, 0, -1))
+
+
+def test_a_batch_may_have_one_span_only(
+    monkeypatch: pytest.MonkeyPatch, publisher: RedisPublisher, consumer_of: Make
+) -> None:
+    """A PRODUCER that every message carries."""
+    with instrumented(monkeypatch, TracerProvider(), create_spans=False) as spans:
+        check_batch_with_one_span(spans, publisher, consumer_of)
+
+
+def check_batch_with_one_span(spans: Spans, publisher: RedisPublisher, consumer_of: Make) -> None:
+    """Publish two messages and look at the spans."""
     publisher.publish_many([("urn:a", {}), ("urn:a", {})])
     consumer = consumer_of({"urn:a": lambda envelope: None})
     while consumer.poll(0):
         pass
     sent, *taken = spans.all
+    assert sent.kind is SpanKind.PRODUCER
     assert (sent.attributes or {})["messaging.batch.message_count"] == 2
     assert len(taken) == 2
     assert all(is_child(span, sent) for span in taken)

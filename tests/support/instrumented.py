@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from opentelemetry import trace
@@ -14,11 +15,13 @@ from tests.support.spans import Spans
 
 
 @contextlib.contextmanager
-def instrumented(monkeypatch: pytest.MonkeyPatch, provider: TracerProvider) -> Iterator[Spans]:
-    """Instrument for as long as the block lasts."""
+def instrumented(
+    monkeypatch: pytest.MonkeyPatch, provider: TracerProvider, **options: Any
+) -> Iterator[Spans]:
+    """Instrument, with options, for as long as the block lasts."""
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
     instrumentor = BabelQueueInstrumentor()
-    instrumentor.instrument()
+    instrumentor.instrument(**options)
     try:
         yield Spans(provider)
     finally:

@@ -75,7 +75,7 @@ class Proxy:
                 if not muted.is_set():
                     inner.sendall(reply)
             if not muted.is_set():
-                inner.shutdown(socket.SHUT_RDWR)  # the server hung up, and so do we
+                inner.shutdown(socket.SHUT_RDWR)  # the server hung up: so does the proxy
 
 
 @contextlib.contextmanager

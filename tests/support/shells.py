@@ -15,9 +15,13 @@ import redis.asyncio
 
 from babelqueue_redis import (
     AsyncRedisConsumer,
+    AsyncRedisJobStore,
     AsyncRedisPublisher,
+    AsyncRedisQueue,
     RedisConsumer,
+    RedisJobStore,
     RedisPublisher,
+    RedisQueue,
 )
 from babelqueue_redis.aio.driver import Driver as AsyncDriver
 from babelqueue_redis.sync.driver import Driver
@@ -25,6 +29,8 @@ from babelqueue_redis.sync.driver import Driver
 KINDS: dict[str, tuple[Any, Any]] = {
     "publisher": (RedisPublisher, AsyncRedisPublisher),
     "consumer": (RedisConsumer, AsyncRedisConsumer),
+    "queue": (RedisQueue, AsyncRedisQueue),
+    "job_store": (RedisJobStore, AsyncRedisJobStore),
     "driver": (Driver, AsyncDriver),
 }
 

@@ -9,7 +9,8 @@ import pytest
 
 from babelqueue_redis import hooks
 from babelqueue_redis.hooks import Hook
-from babelqueue_redis.values import Destination, Publication
+from babelqueue_redis.steps import Receiving, Serving, Settling
+from babelqueue_redis.values import Destination, Outcome, Publication, Reservation
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +22,10 @@ def _no_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
 PUBLICATION = Publication(
     Destination("q", "legacy"), "urn:a", "id", None, {}, msgspec.Raw(b"{}"), {}, 0
 )
+
+
+PLACE = Destination("q", "legacy")
+TAKEN = Reservation("q", b"", {}, "", b"")
 
 
 class Adds(Hook):
@@ -208,3 +213,75 @@ def test_the_base_class_does_nothing() -> None:
     with hooks.publishing(PUBLICATION) as one, hooks.publishing_many((PUBLICATION,)) as many:
         assert one is PUBLICATION
         assert many == (PUBLICATION,)
+    for step in (
+        Receiving(PLACE),
+        Settling(PLACE, TAKEN, Outcome.ACKED),
+        Serving(PLACE, lambda: None),
+    ):
+        name = type(step).__name__.lower()
+        with getattr(hooks, name)(step) as given:
+            assert given is step
+    assert not hooks.traffic_is_shown()
+
+
+def test_a_hook_is_told_how_a_step_ended() -> None:
+    """What it is given is filled in meanwhile; its own value replaces nothing."""
+    told: list[object] = []
+
+    class Told(Hook):
+        @contextlib.contextmanager
+        def settling(self, settling: Settling) -> Iterator[str]:
+            told.append(settling.outcome)
+            yield "garbage"
+            told.append(settling.outcome)
+
+    hooks.register(Told())
+    step = Settling(PLACE, TAKEN, Outcome.ACKED)
+    with hooks.settling(step) as given:
+        assert given is step
+        step.outcome = Outcome.EXPIRED
+    assert told == [None, Outcome.EXPIRED]
+
+
+def test_a_message_that_is_left_is_not_settled() -> None:
+    """Nothing is sent, so there is nothing to enclose."""
+    hooks.register(Broken("call"))
+    with hooks.settling(Settling(PLACE, TAKEN, Outcome.LEFT)) as step:
+        assert step.intended is Outcome.LEFT  # type: ignore[attr-defined]
+
+
+def test_notes_are_each_reservations_own() -> None:
+    """What one leaves there, another does not see."""
+    other = Reservation("q", b"", {}, "", b"")
+    TAKEN.notes["left"] = True
+    assert other.notes == {}
+
+
+def test_a_step_may_have_nothing_to_enclose(caplog: pytest.LogCaptureFixture) -> None:
+    """``None`` in place of a context manager; the other hooks are entered."""
+
+    class Nothing(Hook):
+        def publishing(self, publication: Publication) -> None:
+            return None
+
+    seen: list[str] = []
+    hooks.register(Nothing())
+    hooks.register(Adds("a", seen))
+    with hooks.publishing(PUBLICATION) as publication:
+        assert publication.headers == {"a": "1"}
+    assert seen == ["a enters", "a leaves"]
+    assert not caplog.records
+
+
+def test_one_hook_is_enough_to_show_the_traffic() -> None:
+    """And none is when it is gone."""
+
+    class Shows(Hook):
+        shows_traffic = True
+
+    shows = Shows()
+    hooks.register(Hook())
+    hooks.register(shows)
+    assert hooks.traffic_is_shown()
+    hooks.unregister(shows)
+    assert not hooks.traffic_is_shown()

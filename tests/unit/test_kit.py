@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
+import os
+import signal
+import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import redis
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+from opentelemetry.proto.trace.v1 import trace_pb2
 
 from kit import redis_server
 from kit.otlp import Span
+from kit.redis_server import free_port
+from tests.support.waiting import eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -102,6 +112,34 @@ def test_without_a_redis_tests_skip_or_fail(monkeypatch: pytest.MonkeyPatch) -> 
             assert redis_is_required()
 
 
+def test_the_receiver_is_a_program_too(tmp_path: Path) -> None:
+    """It takes traces until it is told to end, prints them, and writes their page."""
+    port, page = free_port(), tmp_path / "page.html"
+    program = subprocess.Popen(
+        [sys.executable, "-m", "kit", "--port", str(port), "--page", str(page)],
+        env={**os.environ, "PYTHONPATH": str(EXAMPLES)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    sent = trace_pb2.Span(name="publish orders", trace_id=bytes(16), span_id=bytes(8))
+    request = trace_service_pb2.ExportTraceServiceRequest()
+    request.resource_spans.add().scope_spans.add().spans.append(sent)
+
+    def deliver() -> bool:
+        with contextlib.suppress(urllib.error.URLError):
+            to = f"http://127.0.0.1:{port}/v1/traces"
+            with urllib.request.urlopen(to, request.SerializeToString()) as answer:
+                return bool(answer.status == 200)
+        return False
+
+    eventually(deliver)
+    program.send_signal(signal.SIGINT)
+    printed, _ = program.communicate(timeout=60)
+    assert program.returncode == 0
+    assert "publish orders" in printed
+    assert "publish orders" in page.read_text()
+
+
 def demo() -> ModuleType:
     """Import the demo."""
     path = EXAMPLES / "two_processes" / "demo.py"
@@ -117,6 +155,7 @@ def span(number: int, parent: int, service: str, name: str, **more: object) -> S
     """Make a span."""
     kind = "CONSUMER" if name == "process" else "PRODUCER"
     attributes = {
+        "messaging.system": "babelqueue",
         "messaging.message.id": more.pop("message"),
         "messaging.babelqueue.outcome": more.pop("outcome", ""),
     }
@@ -135,7 +174,7 @@ def span(number: int, parent: int, service: str, name: str, **more: object) -> S
         description="",
         attributes=attributes,
         events=(),
-        scope="opentelemetry.instrumentation.babelqueue",
+        scope="tests",
     )
 
 

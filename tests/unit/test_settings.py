@@ -59,6 +59,10 @@ BAD = [
     {"concurrency": 2},
     {"retry_backoff": -1},
     {"retry_backoff": 1},
+    {"dead_letter_max_length": 0},
+    {"dead_letter_max_length": -1},
+    {"dead_letter_max_length": 1.0},
+    {"dead_letter_max_length": True},
 ]
 
 

@@ -138,7 +138,7 @@ def test_an_unknown_urn_is_named_in_its_error() -> None:
     assert isinstance(delivery.refusal, UnknownUrnError)
     assert "'urn:a'" in str(delivery.refusal)
     assert "'q'" in str(delivery.refusal)
-    assert "message i" in str(delivery.refusal)
+    assert "message 'i'" in str(delivery.refusal)
 
 
 def test_an_exception_that_cannot_be_printed_stops_nothing() -> None:

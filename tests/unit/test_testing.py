@@ -91,6 +91,15 @@ def test_failures_are_retried_and_dead_lettered_in_memory() -> None:
     assert attempts == [0, 1, 2]
 
 
+def test_dead_letters_are_bounded_in_memory_too() -> None:
+    """The oldest go."""
+    publisher, consumer = both(max_tries=1, dead_letter_max_length=2)
+    with in_memory(publisher, consumer) as queues:
+        ids = publisher.publish_many([("urn:unknown", {})] * 3)
+        assert queues.drain(consumer) == [Outcome.DEAD_LETTERED] * 3
+        assert [message.envelope.meta.id for message in queues["orders.dlq"].waiting] == ids[1:]
+
+
 def test_a_worker_runs_in_memory() -> None:
     """Until it is stopped, and it stops when it is idle, too."""
     publisher, consumer = both(block_timeout=60)

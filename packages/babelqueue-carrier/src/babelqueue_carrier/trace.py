@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-import uuid
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -158,7 +157,8 @@ def trace_id_of(trace_id: str) -> int:
 
 def uuid_of(trace_id: int) -> str:
     """Return an OpenTelemetry trace id as the UUID text that an envelope carries."""
-    return str(uuid.UUID(int=trace_id))
+    digits = f"{trace_id:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def parent_span_id_of(trace_id: str) -> int:

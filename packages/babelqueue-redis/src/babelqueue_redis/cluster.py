@@ -7,6 +7,7 @@ reply was lost.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import redis.asyncio
@@ -121,5 +122,19 @@ def refuse_scattered(client: object, options: QueueOptions) -> None:
         msg = (
             f"dead_letter_queue={target!r} is refused on a cluster, where it must lie on the node "
             f"of {options.queue!r}: give it a name with the same hash tag"
+        )
+        raise ConfigurationError(msg)
+
+
+def refuse_untagged(client: object, key_prefix: str) -> None:
+    """Refuse a cluster where the keys of one store would lie on several of its nodes.
+
+    Raises:
+        ConfigurationError: ``key_prefix`` has no hash tag.
+    """
+    if is_cluster(client) and not re.search(r"\{[^}]+\}", key_prefix):
+        msg = (
+            f"key_prefix={key_prefix!r} is refused on a cluster: a script's keys must lie on one "
+            "node, so the prefix needs a hash tag, such as '{jobs}:'"
         )
         raise ConfigurationError(msg)

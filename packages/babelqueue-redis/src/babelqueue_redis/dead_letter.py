@@ -73,6 +73,13 @@ def poison_record(body: bytes, dead_letter: dict[str, Any]) -> bytes:
     return msgspec.json.encode({**wrapper, "dead_letter": msgspec.Raw(encoded)})
 
 
+def revived(body: bytes) -> bytes:
+    """Return a dead letter that is a good envelope as a message that was never tried."""
+    members = {**envelope.members(body), "attempts": 0}
+    members.pop("dead_letter", None)
+    return envelope.encode(members)
+
+
 def _is_spliceable(body: bytes) -> bool:
     members = read(_OBJECT, body)
     return not isinstance(members, PoisonError) and "dead_letter" not in members

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import random
 import time
 import uuid
@@ -11,6 +12,11 @@ import uuid
 def epoch_ms() -> int:
     """Return the time as epoch milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+def worker_id() -> str:
+    """Return a name for a worker: its host, its process, and four hex digits."""
+    return f"{platform.node()}-{os.getpid()}-{os.urandom(2).hex()}"
 
 
 def new_id() -> str:

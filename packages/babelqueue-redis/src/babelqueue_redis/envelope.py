@@ -149,7 +149,8 @@ def encode_meta(meta: Mapping[str, Any] | None) -> dict[str, Raw]:
         raise EnvelopeError(msg)
     for key in meta:
         if not isinstance(key, str) or not is_text(key) or key in _TAKEN:
-            msg = f"/meta/{key!s:.80} cannot be set: it is no text, a core key or a forbidden one"
+            why = _TAKEN.get(key, "no text") if isinstance(key, str) else "no text"
+            msg = f"/meta/{key!s:.80} cannot be set: it is {why}"
             raise EnvelopeError(msg)
     return {
         key: value if isinstance(value, Raw) else Raw(encoded(value, f"/meta/{key}"))
@@ -211,7 +212,10 @@ def is_urn(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip(ASCII_WHITESPACE))
 
 
-_TAKEN = frozenset(CORE_META_KEYS + FORBIDDEN_META_KEYS)
+_TAKEN = {
+    **dict.fromkeys(CORE_META_KEYS, "a core key, which the publisher writes"),
+    **dict.fromkeys(FORBIDDEN_META_KEYS, "a key that the contract forbids"),
+}
 
 
 def _value(raw: Raw | None, decoder: msgspec.json.Decoder[Any] = _ANY) -> Any:  # noqa: ANN401

@@ -11,6 +11,9 @@
     ├── UnknownUrnError                a message that no handler takes; reported, not raised
     ├── ExhaustedError                 a message whose workers ended before it did; reported
     ├── PayloadError                   data that is not of its handler's type; reported
+    ├── HandlerTimeoutError            a job's handler took too long; reported, not raised
+    ├── LeaseLostError                 a job that is somebody else's, or canceled, by now; reported
+    ├── ShutdownError                  a job given back because its worker ends; reported
     └── TransportError                 Redis did not do what was asked
         ├── ConnectionLostError        no answer: not connected, or the link broke on the way
         ├── CommandRefusedError        Redis answered with an error
@@ -34,11 +37,14 @@ __all__ = [
     "ConnectionLostError",
     "EnvelopeError",
     "ExhaustedError",
+    "HandlerTimeoutError",
     "HeaderError",
+    "LeaseLostError",
     "PayloadError",
     "PoisonError",
     "PublishError",
     "SettlementError",
+    "ShutdownError",
     "TransportError",
     "UnknownUrnError",
 ]
@@ -78,13 +84,26 @@ class ExhaustedError(BabelQueueError):
 
 
 class PayloadError(BabelQueueError, ValueError):
-    """The ``data`` of a message is not of the type that its handler asked for.
+    """The ``data`` of a message, or the payload of a job, is not of the type that was asked for.
 
-    The text names the path and what was expected there, never the value. Consumers dead-letter the
-    message at once: the next run would see the same data.
+    The text names the path and what was expected there, never the value. A job with such a payload
+    is refused where it is enqueued; a message or a job that is there already is dead at once: the
+    next run would see the same data.
     """
 
     reason = "failed"
+
+
+class HandlerTimeoutError(BabelQueueError, TimeoutError):
+    """A job's handler took longer than ``handler_timeout``; the attempt has failed."""
+
+
+class LeaseLostError(BabelQueueError):
+    """A job was canceled, or reaped, while its handler ran."""
+
+
+class ShutdownError(BabelQueueError):
+    """A job was given back because its worker ended before its handler did."""
 
 
 class TransportError(BabelQueueError):

@@ -19,11 +19,14 @@ An exception of the hook itself is logged and changes nothing: the step runs exa
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from babelqueue_redis.core.publishing import rechecked
+from babelqueue_redis.jobs.enqueuing import rechecked_job
+from babelqueue_redis.jobs.values import JobRun, NewJob
 from babelqueue_redis.steps import Receiving, Serving, Settling
 from babelqueue_redis.values import Delivery, Outcome, Publication
 
@@ -37,6 +40,8 @@ _registered: tuple[Hook, ...] = ()
 class Hook:
     """Base class of hooks; every step does nothing.
 
+    A step may also return ``None``, when there is nothing to enclose this time.
+
     Attributes:
         shows_traffic: Whether the worker's own commands go through ``redis.Redis.execute_command``
             where somebody wrapped it, as a publish does: then they are seen, one by one.
@@ -44,7 +49,7 @@ class Hook:
 
     shows_traffic = False
 
-    def publishing(self, publication: Publication) -> AbstractContextManager[Publication]:
+    def publishing(self, publication: Publication) -> AbstractContextManager[Publication] | None:
         """Enclose one publish.
 
         The value of the ``with`` is what gets published: the publication, or a changed copy
@@ -54,11 +59,11 @@ class Hook:
 
     def publishing_many(
         self, publications: tuple[Publication, ...]
-    ) -> AbstractContextManager[tuple[Publication, ...]]:
+    ) -> AbstractContextManager[tuple[Publication, ...]] | None:
         """Enclose one ``publish_many``; like :meth:`publishing`, for as many publications."""
         return nullcontext(publications)
 
-    def processing(self, delivery: Delivery) -> AbstractContextManager[object]:
+    def processing(self, delivery: Delivery) -> AbstractContextManager[object] | None:
         """Enclose the handling of one delivery, in the lane that runs the handler.
 
         It also encloses the refusal of poison and of unknown URNs, seen as a ``PoisonError`` or an
@@ -66,17 +71,34 @@ class Hook:
         """
         return nullcontext(delivery)
 
-    def settling(self, settling: Settling) -> AbstractContextManager[object]:
+    def settling(self, settling: Settling) -> AbstractContextManager[object] | None:
         """Enclose the command that ends a reservation, after the handling."""
         return nullcontext(settling)
 
-    def receiving(self, receiving: Receiving) -> AbstractContextManager[object]:
+    def receiving(self, receiving: Receiving) -> AbstractContextManager[object] | None:
         """Enclose a ``reserve()`` that the program called; ``poll()`` and ``run()`` make none."""
         return nullcontext(receiving)
 
-    def serving(self, serving: Serving) -> AbstractContextManager[object]:
+    def serving(self, serving: Serving) -> AbstractContextManager[object] | None:
         """Enclose a ``run()``, from before its first message until after its last."""
         return nullcontext(serving)
+
+    def enqueuing(self, job: NewJob) -> AbstractContextManager[NewJob] | None:
+        """Enclose one ``enqueue`` of a job store; the value of the ``with`` is what is stored."""
+        return nullcontext(job)
+
+    def enqueuing_many(
+        self, jobs: tuple[NewJob, ...]
+    ) -> AbstractContextManager[tuple[NewJob, ...]] | None:
+        """Enclose one ``enqueue_many``; like :meth:`enqueuing`, for as many jobs."""
+        return nullcontext(jobs)
+
+    def processing_job(self, run: JobRun) -> AbstractContextManager[object] | None:
+        """Enclose the run of a job, in the thread or task that runs its handler.
+
+        It also encloses the refusal of a payload, seen as a ``PayloadError``.
+        """
+        return nullcontext(run)
 
 
 def register(hook: Hook) -> None:
@@ -131,6 +153,30 @@ def traffic_is_shown() -> bool:
     return bool(_registered) and any(hook.shows_traffic for hook in _registered)
 
 
+def enqueuing(job: NewJob) -> AbstractContextManager[NewJob]:
+    """Enter every hook around an ``enqueue``."""
+    return _Entered("enqueuing", job) if _registered else nullcontext(job)
+
+
+def enqueuing_many(jobs: tuple[NewJob, ...]) -> AbstractContextManager[tuple[NewJob, ...]]:
+    """Enter every hook around an ``enqueue_many``."""
+    return _Entered("enqueuing_many", jobs) if _registered else nullcontext(jobs)
+
+
+def processing_job(run: JobRun) -> AbstractContextManager[object]:
+    """Enter every hook around the run of a job."""
+    return _Entered("processing_job", run) if _registered else nullcontext(run)
+
+
+_RECHECK: dict[str, Callable[[Any, Any], Any]] = {
+    "publishing": rechecked,
+    "publishing_many": rechecked,
+    "enqueuing": rechecked_job,
+    "enqueuing_many": rechecked_job,
+}
+"""How to check what a hook made of a step's value; the other steps' values cannot be changed."""
+
+
 class _Entered(Generic[T]):
     """All hooks around one step. Class-based: five times cheaper than ``@contextmanager``."""
 
@@ -145,6 +191,8 @@ class _Entered(Generic[T]):
         for hook in _registered:
             try:
                 manager = getattr(hook, self._step)(self._value)
+                if manager is None:
+                    continue
                 value = manager.__enter__()
             except Exception:
                 logger.exception("hook %s failed before %s", type(hook).__qualname__, self._step)
@@ -176,15 +224,17 @@ class _Entered(Generic[T]):
                     raise
 
     def _take(self, hook: Hook, value: Any) -> None:  # noqa: ANN401 - whatever the hook gave
-        """Go on with a hook's changed publications, if they can be published."""
-        if not self._step.startswith("publishing") or value is None or value is self._value:
+        """Go on with a hook's changed publications or jobs, if they can be written."""
+        recheck = _RECHECK.get(self._step)
+        if recheck is None or value is None or value is self._value:
             return
-        many = isinstance(self._value, tuple)
         try:
-            changed = value if many else (value,)
-            before = self._value if many else (self._value,)
-            checked = tuple(rechecked(*pair) for pair in zip(changed, before, strict=True))
+            if isinstance(self._value, tuple):
+                pairs = zip(value, self._value, strict=True)
+                checked: Any = tuple(recheck(*pair) for pair in pairs)
+            else:
+                checked = recheck(value, self._value)
         except Exception:
-            logger.exception("hook %s made no publication", type(hook).__qualname__)
+            logger.exception("hook %s made no publication or job", type(hook).__qualname__)
         else:
-            self._value = checked if many else checked[0]
+            self._value = checked

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from babelqueue_redis.aio.worker import finish
 from babelqueue_redis.core.routing import check_result, resolve
 from babelqueue_redis.envelope import Envelope
 from babelqueue_redis.errors import ConfigurationError
@@ -28,9 +28,6 @@ class SeenStore(Protocol):
     def remember(self, message_id: str) -> None:
         """Note that the message was handled."""
 
-    def forget(self, message_id: str) -> None:
-        """Let the message run again."""
-
 
 class AsyncSeenStore(Protocol):
     """Where handled messages are remembered, for handlers of ``AsyncRedisConsumer``."""
@@ -40,9 +37,6 @@ class AsyncSeenStore(Protocol):
 
     async def remember(self, message_id: str) -> None:
         """Note that the message was handled."""
-
-    async def forget(self, message_id: str) -> None:
-        """Let the message run again."""
 
 
 def idempotent(handler: Callable[..., Any], store: SeenStore | AsyncSeenStore) -> OneOfThree:
@@ -56,7 +50,7 @@ def idempotent(handler: Callable[..., Any], store: SeenStore | AsyncSeenStore) -
     Args:
         handler: As for a consumer; a coroutine function or a plain one.
         store: Where to remember: a ``RedisSeenStore``, or an ``AsyncRedisSeenStore`` for an
-            asyncio consumer. Any object with their three methods will do.
+            asyncio consumer. Any object with ``seen`` and ``remember`` will do.
 
     Raises:
         ConfigurationError: A coroutine function was given with a blocking store.
@@ -72,10 +66,12 @@ def idempotent(handler: Callable[..., Any], store: SeenStore | AsyncSeenStore) -
 
 
 def _blocking(handler: Callable[..., Any], inner: Handler, store: SeenStore) -> OneOfThree:
-    @functools.wraps(handler)
+    @functools.wraps(handler, updated=())
     def run(envelope: Envelope, raw: bytes, headers: Mapping[str, str]) -> None:
         message_id = envelope.meta.id
-        if message_id and store.seen(message_id):
+        seen = message_id and store.seen(message_id)
+        check_result(seen)  # an awaitable would always be true
+        if seen:
             return
         check_result(inner.call(envelope, raw, headers))
         if message_id:
@@ -88,15 +84,13 @@ def _blocking(handler: Callable[..., Any], inner: Handler, store: SeenStore) -> 
 
 
 def _awaiting(handler: Callable[..., Any], inner: Handler, store: AsyncSeenStore) -> OneOfThree:
-    async def call(*args: Any) -> Any:  # noqa: ANN401 - a handler's, in and out
-        return await (inner.call(*args) if inner.awaits else asyncio.to_thread(inner.call, *args))
-
-    @functools.wraps(handler)
+    @functools.wraps(handler, updated=())
     async def run(envelope: Envelope, raw: bytes, headers: Mapping[str, str]) -> None:
         message_id = envelope.meta.id
         if message_id and await store.seen(message_id):
             return
-        check_result(await call(envelope, raw, headers))
+        call = functools.partial(inner.call, envelope, raw, headers)
+        await finish(call, awaits=inner.awaits)
         if message_id:
             try:
                 await store.remember(message_id)

@@ -45,8 +45,10 @@ class ConnectionSettings:
         self.connection_class, given = connection_of(client)
         self.kwargs = _kwargs(given, block)
         self.kwargs["retry"] = retry(NoBackoff(), 0)
-        self.address: str = self.kwargs.get("path") or self.kwargs.get("host") or "localhost"
-        self.port: int | None = None if "path" in self.kwargs else self.kwargs.get("port", 6379)
+        service = getattr(self.kwargs.get("connection_pool"), "service_name", None)  # a Sentinel's
+        path = service or self.kwargs.get("path")
+        self.address: str = path or self.kwargs.get("host") or "localhost"
+        self.port: int | None = None if path else self.kwargs.get("port", 6379)
         try:
             self.connect()
         except Exception as error:

@@ -45,11 +45,9 @@ class QueueOptions:
 
     def __post_init__(self) -> None:
         """Check the names."""
-        check_queue(self.queue, "queue")
-        object.__setattr__(self, "queue", str.__str__(self.queue))  # an enum member prints its name
+        object.__setattr__(self, "queue", check_queue(self.queue, "queue"))
         _one_of("layout", self.layout, LAYOUTS)
-        if not isinstance(self.key_prefix, str) or not is_text(self.key_prefix):
-            _refuse("key_prefix", self.key_prefix, "text")
+        object.__setattr__(self, "key_prefix", check_prefix(self.key_prefix))
 
     @property
     def delays(self) -> bool:
@@ -91,6 +89,8 @@ class ConsumerOptions(QueueOptions):
         max_tries: How often a failing handler runs before the message is dead-lettered.
         dead_letter_queue: Its name, by default ``<queue>.dlq``. ``None`` drops exhausted messages
             and those with an unknown URN; poison still goes to ``<queue>.dlq``.
+        dead_letter_max_length: How many dead letters that queue keeps: when one is added beyond
+            it, the oldest go. ``None`` keeps all.
         unknown_urn: What happens to a message that no handler takes: ``fail`` retries it, then
             dead-letters it; ``delete``; ``release`` gives it back unchanged; ``dead_letter``.
         on_unknown_urn: A handler for such messages instead, with the signature of a handler.
@@ -120,6 +120,7 @@ class ConsumerOptions(QueueOptions):
     block_timeout: float = 5
     max_tries: int = 3
     dead_letter_queue: str | None = ""
+    dead_letter_max_length: int | None = None
     unknown_urn: str = "fail"
     on_unknown_urn: Callable[..., Any] | None = None
     on_error: Callable[..., Any] | None = None
@@ -159,7 +160,8 @@ class ConsumerOptions(QueueOptions):
         if self.dead_letter_queue == "":
             object.__setattr__(self, "dead_letter_queue", f"{self.queue}.dlq")
         if self.dead_letter_queue is not None:
-            check_queue(self.dead_letter_queue, "dead_letter_queue")
+            checked = check_queue(self.dead_letter_queue, "dead_letter_queue")
+            object.__setattr__(self, "dead_letter_queue", checked)
         if self.dead_letter_queue == self.queue:
             _refuse("dead_letter_queue", self.dead_letter_queue, "a name other than the queue's")
 
@@ -180,14 +182,16 @@ class ConsumerOptions(QueueOptions):
         self._check_delayed("retry_backoff", self.retry_backoff)
 
     def _check_counts(self) -> None:
-        _integer("max_tries", self.max_tries, 1)
+        check_count("max_tries", self.max_tries)
         if self.max_recoveries == -1:
             limit = None if self.on_failure == "leave" else self.max_tries
             object.__setattr__(self, "max_recoveries", limit)
         if self.max_recoveries is not None:
-            _integer("max_recoveries", self.max_recoveries, 1, "or None, or -1 for max_tries")
+            check_count("max_recoveries", self.max_recoveries, also="or None, or -1 for max_tries")
+        if self.dead_letter_max_length is not None:
+            check_count("dead_letter_max_length", self.dead_letter_max_length, also="or None")
         if self.migration_batch_size != -1:
-            _integer("migration_batch_size", self.migration_batch_size, 1, "or -1 for all")
+            check_count("migration_batch_size", self.migration_batch_size, also="or -1 for all")
         _one_of("prefetch", self.prefetch, ("auto", 1))
         _one_of("concurrency", self.concurrency, (1,))
 
@@ -216,19 +220,31 @@ class ConsumerOptions(QueueOptions):
             raise ConfigurationError(msg)
 
 
-def check_queue(name: object, option: str) -> None:
-    """Refuse a queue name that could not be told from a key of another queue.
+def check_queue(name: object, option: str) -> str:
+    """Return a queue name that cannot be taken for a key of another queue, as plain text.
 
     Raises:
         ConfigurationError: It is not text, is blank, or ends like a key of the layouts.
     """
     if not isinstance(name, str) or not name.strip(ASCII_WHITESPACE):
         _refuse(option, name, "a queue name that is not blank")
-    elif name.endswith(RESERVED_SUFFIXES):
+    if name.endswith(RESERVED_SUFFIXES):
         suffix = next(suffix for suffix in RESERVED_SUFFIXES if name.endswith(suffix))
         _refuse(option, name, f"a name that does not end in {suffix!r}, as a key of a queue does")
-    elif not is_text(name):
+    if not is_text(name):
         _refuse(option, name, "text without lone surrogates")
+    return str.__str__(name)  # an enum member would print its own name
+
+
+def check_prefix(prefix: object) -> str:
+    """Return a prefix of keys, as plain text.
+
+    Raises:
+        ConfigurationError: It is not text.
+    """
+    if not isinstance(prefix, str) or not is_text(prefix):
+        _refuse("key_prefix", prefix, "text")
+    return str.__str__(prefix)
 
 
 def check_timeout(seconds: float, option: str = "timeout", low: float = -math.inf) -> float:
@@ -239,6 +255,17 @@ def check_timeout(seconds: float, option: str = "timeout", low: float = -math.in
     """
     _number(option, seconds, low, MAX_SECONDS)
     return seconds
+
+
+def check_count(option: str, value: object, high: float = math.inf, also: str = "") -> None:
+    """Refuse what is no whole number from 1 to ``high``.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= high:
+        ceiling = "" if high == math.inf else f" and at most {high}"
+        _refuse(option, value, f"a whole number of at least 1{ceiling} {also}".rstrip())
 
 
 def _one_of(option: str, value: object, allowed: tuple[object, ...], hint: str = "") -> None:
@@ -253,11 +280,6 @@ def _number(option: str, value: object, low: float, high: float, also: str = "")
         floor = "" if low == -math.inf else f" of at least {low:g}"
         ceiling = "" if high == math.inf else f" and at most {high:g}"
         _refuse(option, value, f"a number of seconds{floor}{ceiling} {also}".rstrip())
-
-
-def _integer(option: str, value: object, low: int, also: str = "") -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < low:
-        _refuse(option, value, f"a whole number of at least {low} {also}".rstrip())
 
 
 def _refuse(option: str, value: object, wanted: str) -> NoReturn:

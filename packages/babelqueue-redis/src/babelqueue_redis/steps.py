@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 
+from babelqueue_redis.core.stored import Counts
 from babelqueue_redis.values import Destination, Outcome, Reservation
 
 
@@ -44,9 +45,10 @@ class Serving(msgspec.Struct, frozen=True):
 
     Attributes:
         destination: The queue it serves.
-        counts: Asks Redis how many messages are ``ready``, ``delayed``, ``reserved`` and ``dead``;
-            callable from any thread but the one that serves.
+        counts: Asks Redis how many messages stand where, through the worker's own driver; callable
+            from any thread. One that runs an event loop is told nothing by an asyncio worker.
+            Raises what the driver raises, and ``TimeoutError`` when that loop is too busy.
     """
 
     destination: Destination
-    counts: Callable[[], Mapping[str, int]]
+    counts: Callable[[], Counts | None]

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from babelqueue_redis.envelope import Envelope
-from babelqueue_redis.errors import BabelQueueError
+from babelqueue_redis.errors import BabelQueueError, PayloadError
 
 
 class Handler(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class Destination(msgspec.Struct, frozen=True):
 
     Attributes:
         queue: The logical name.
-        layout: ``legacy``.
+        layout: ``legacy`` or ``zset``.
         address: Host name or socket path of the server, as the client was given it.
         port: TCP port; ``None`` for a socket path.
     """
@@ -145,8 +145,9 @@ class Delivery(msgspec.Struct, frozen=True):
         reservation: What was taken, with the raw bytes and the headers.
         envelope: The decoded message; ``None`` for poison.
         handler: What will run; ``None`` for poison and for an unknown URN.
-        refusal: Why nothing will run: poison, an unknown URN, data of another type.
+        refusal: Why nothing will run: poison, an unknown URN, too many deliveries.
         if_failed: The outcome when handling raises.
+        if_unfit: The outcome when the data is not of the type that the handler asked for.
     """
 
     destination: Destination
@@ -155,6 +156,7 @@ class Delivery(msgspec.Struct, frozen=True):
     handler: Handler | None
     refusal: BabelQueueError | None
     if_failed: Outcome
+    if_unfit: Outcome = Outcome.DEAD_LETTERED
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -178,6 +180,8 @@ class Delivery(msgspec.Struct, frozen=True):
         """
         if error is None:
             return Outcome.ACKED
+        if isinstance(error, PayloadError):
+            return self.if_unfit
         return self.if_failed if counts_as_failure(error) else Outcome.RELEASED
 
     def __repr__(self) -> str:

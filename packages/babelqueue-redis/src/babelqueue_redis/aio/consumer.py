@@ -36,8 +36,8 @@ class AsyncRedisConsumer:
     idempotent. While one runs, a heartbeat extends its message's reservation.
 
     Args:
-        client: A ``redis.Redis`` or ``redis.RedisCluster``, whose connection settings are used, or
-            a URL.
+        client: A ``redis.asyncio.Redis`` or ``redis.asyncio.RedisCluster``, whose connection
+            settings are used, or a URL.
         queue: The logical queue name.
         handlers: URN to handler. A handler takes ``(envelope)``, ``(envelope, raw)`` or
             ``(envelope, raw, headers)``: an ``Envelope``, the message's bytes, a mapping that is
@@ -62,6 +62,7 @@ class AsyncRedisConsumer:
         block_timeout: float = 5,
         max_tries: int = 3,
         dead_letter_queue: str | None = "",
+        dead_letter_max_length: int | None = None,
         unknown_urn: str = "fail",
         on_unknown_urn: Callable[..., Any] | None = None,
         on_error: Callable[..., Any] | None = None,
@@ -88,6 +89,7 @@ class AsyncRedisConsumer:
             block_timeout=block_timeout,
             max_tries=max_tries,
             dead_letter_queue=dead_letter_queue,
+            dead_letter_max_length=dead_letter_max_length,
             unknown_urn=unknown_urn,
             on_unknown_urn=on_unknown_urn,
             on_error=on_error,
@@ -202,8 +204,8 @@ class AsyncRedisConsumer:
 
         Called in the main thread, it handles SIGTERM and SIGINT: no further message is taken, and
         the handler that runs may finish within ``shutdown_timeout``; after that, or on a second
-        signal, it is interrupted with a ``KeyboardInterrupt`` and its message is given back
-        unchanged. When Redis is away it waits, and goes on when Redis is back.
+        signal, it is interrupted and its message is given back unchanged. When Redis is away it
+        waits, and goes on when Redis is back.
 
         Args:
             should_continue: Asked before every wait for a message; a false answer ends the run.
@@ -226,7 +228,7 @@ class AsyncRedisConsumer:
         self._worker.stop()
 
     async def close(self) -> None:
-        """Close the calling thread's connection; a later call opens a new one."""
+        """Close the connection of this thread or loop; a later call opens a new one."""
         await self._heartbeat.close()
         await self._driver.close()
 

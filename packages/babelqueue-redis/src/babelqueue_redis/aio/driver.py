@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from babelqueue_redis import hooks
 from babelqueue_redis.cluster import HOPS, Nodes
 from babelqueue_redis.core.command import Command, Op
+from babelqueue_redis.errors import TransportError
 from babelqueue_redis.redis_py import (
     LONGEST_BLOCK,
     TRUSTED_FOR,
@@ -28,6 +30,8 @@ from babelqueue_redis.redis_py import (
     result_of,
     shows_a_demoted_master,
 )
+
+logger = logging.getLogger("babelqueue_redis.consumer")
 
 T = TypeVar("T")
 Client = redis.asyncio.Redis | redis.asyncio.RedisCluster | str
@@ -64,8 +68,11 @@ class Driver:
             ConnectionLostError: There was no reply.
             CommandRefusedError: The reply was an error.
         """
-        trip = self._trip((command,))
-        result: T = (await trip if command.blocks else await self._to_its_end(trip))[0]
+        if command.blocks:
+            replies = await self._trip((command,))
+        else:
+            replies = await self._to_its_end(self._trip((command,)))
+        result: T = replies[0]
         return result
 
     async def run(self, op: Op[T]) -> T:
@@ -84,14 +91,25 @@ class Driver:
             raise
 
     async def close(self) -> None:
-        """Close the connection, and wait until it is. The next command opens a new one."""
-        await self._drop(nowait=False)
+        """Close the connection, when the command on it has ended, and wait until it is closed.
 
-    async def _drop(self, *, nowait: bool = True) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            with contextlib.suppress(RedisError, OSError, RuntimeError, asyncio.TimeoutError):
-                await link.connection.disconnect(nowait=nowait)
+        The next command opens a new one.
+        """
+        link = self._link
+        if link is None:
+            return
+        if link.loop is not asyncio.get_running_loop():
+            await self._drop(link)
+            return
+        async with link.lock:
+            await self._drop(link, nowait=False)
+
+    async def _drop(self, link: _Link, *, nowait: bool = True) -> None:
+        """Close a connection, which may not be the newest any more."""
+        if self._link is link:
+            self._link = None
+        with contextlib.suppress(RedisError, OSError, RuntimeError, asyncio.TimeoutError):
+            await link.connection.disconnect(nowait=nowait)
 
     async def _to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Await ``work``; a cancellation waits for it."""
@@ -99,7 +117,7 @@ class Driver:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            await asyncio.wait([task])
+            await _ended(task)
             raise
 
     def _keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -117,13 +135,16 @@ class Driver:
     async def _hand_back(
         self, task: asyncio.Task[T | None], give_back: Callable[[T], Command[bool] | None]
     ) -> None:
-        await asyncio.wait([task])
+        await _ended(task)
         if task.cancelled() or task.exception() is not None:
             return
         taken = task.result()
         command = None if taken is None else give_back(taken)
-        if command is not None:
-            await self._trip((command,))
+        try:
+            if command is not None:
+                await self._trip((command,))
+        except TransportError as error:
+            logger.warning("what a cancelled task took comes back after retry_after: %s", error)
 
     async def _run(self, op: Op[T]) -> T:
         try:
@@ -137,8 +158,6 @@ class Driver:
     async def _trip(self, commands: Sequence[Command[Any]]) -> list[Any]:
         replies = await self._exchange([command.wire() for command in commands])
         replies = [await self._again(*pair) for pair in zip(commands, replies, strict=True)]
-        if shows_a_demoted_master(replies):
-            await self._drop()
         return [result_of(*pair) for pair in zip(commands, replies, strict=True)]
 
     async def _again(self, command: Command[Any], reply: Any) -> Any:  # noqa: ANN401 - as _reply
@@ -146,36 +165,44 @@ class Driver:
         for _ in range(HOPS):
             if not self._settings.leads_elsewhere(reply):
                 break
-            await self._drop()
+            await self.close()
             reply = (await self._exchange([command.wire()]))[0]
         if isinstance(reply, NoScriptError):
             reply = (await self._exchange([command.wire(load=True)]))[0]
         return reply
 
     async def _exchange(self, packed: list[tuple[Any, ...]]) -> list[Any]:
+        """Send, and read every reply, when it is this command's turn."""
+        while True:
+            link = self._link_here()
+            async with link.lock:
+                if link is self._link:  # not closed while this command waited
+                    return await self._exchange_on(link, packed)
+
+    async def _exchange_on(self, link: _Link, packed: list[tuple[Any, ...]]) -> list[Any]:
         """Send, and read every reply; whatever interrupts it closes the connection."""
         sent = False
-        link = self._link_here()
-        async with link.lock:
-            try:
-                connection = await self._connected(link)
-                sent = True
-                shown = self._shows_spans or hooks.traffic_is_shown()
-                if shown and hasattr(redis.asyncio.Redis.execute_command, "__wrapped__"):
-                    client = self._client_on(link)
-                    replies = [await _ask(client, command) for command in packed]
-                else:
-                    data = connection.pack_commands(packed)
-                    await connection.send_packed_command(data, check_health=False)
-                    replies = [await _reply(connection) for _ in packed]
-            except (RedisError, OSError, asyncio.TimeoutError) as error:
-                await self._drop()
-                self._settings.lost(error, sent=sent)
-            except BaseException:
-                await self._drop()
-                raise
-            link.used = time.monotonic()
-            return replies
+        try:
+            connection = await self._connected(link)
+            sent = True
+            shown = self._shows_spans or hooks.traffic_is_shown()
+            if shown and hasattr(redis.asyncio.Redis.execute_command, "__wrapped__"):
+                client = self._client_on(link)
+                replies = [await _ask(client, command) for command in packed]
+            else:
+                data = connection.pack_commands(packed)
+                await connection.send_packed_command(data, check_health=False)
+                replies = [await _reply(connection) for _ in packed]
+        except (RedisError, OSError, asyncio.TimeoutError) as error:
+            await self._drop(link)
+            self._settings.lost(error, sent=sent)
+        except BaseException:
+            await self._drop(link)
+            raise
+        if shows_a_demoted_master(replies):
+            await self._drop(link)
+        link.used = time.monotonic()
+        return replies
 
     async def _connected(self, link: _Link) -> Any:  # noqa: ANN401 - a connection
         connection, nodes = link.connection, self._settings.nodes
@@ -215,6 +242,7 @@ class Driver:
             made, kwargs = self._settings.connection_class, self._settings.kwargs
             pool = redis.asyncio.ConnectionPool(connection_class=made, **kwargs)
             link.client = redis.asyncio.Redis(connection_pool=pool)
+            link.client.response_callbacks.clear()  # parsers see what Redis says
         link.client.connection = link.connection
         return link.client
 
@@ -229,6 +257,13 @@ class _Link:
         self.client: redis.asyncio.Redis | None = None
         self.lock = asyncio.Lock()
         self.used = time.monotonic()
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """Wait for a task, whatever else is cancelled meanwhile."""
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
 
 
 async def _is_stale(connection: Any) -> bool:  # noqa: ANN401 - a connection

@@ -23,11 +23,11 @@ from babelqueue_redis.values import Destination, Publication
 
 
 class AsyncRedisPublisher:
-    """Publishes messages to one queue. Safe to share between threads.
+    """Publishes messages to one queue. Safe to share between threads, or tasks.
 
     Args:
-        client: A ``redis.Redis`` or ``redis.RedisCluster``, whose connection settings are used, or
-            a URL.
+        client: A ``redis.asyncio.Redis`` or ``redis.asyncio.RedisCluster``, whose connection
+            settings are used, or a URL.
         queue: The logical queue name.
         layout: How the queue is stored: ``legacy`` or ``zset``. The latter has no place for
             headers and drops them.
@@ -152,7 +152,7 @@ class AsyncRedisPublisher:
         return [message.message_id for message in batch]
 
     async def close(self) -> None:
-        """Close the calling thread's connection; a later publish opens a new one."""
+        """Close the connection of this thread or loop; a later publish opens a new one."""
         await self._driver.close()
 
     async def _send(self, batch: tuple[Publication, ...], delay: float | None) -> None:

@@ -6,7 +6,7 @@ import math
 
 from babelqueue_redis.aio.driver import Client, Driver
 from babelqueue_redis.core.command import Command
-from babelqueue_redis.settings import check_timeout
+from babelqueue_redis.settings import check_prefix, check_timeout
 
 
 class AsyncRedisSeenStore:
@@ -15,7 +15,7 @@ class AsyncRedisSeenStore:
     Each id is a key of its own, ``<key_prefix><id>``, that expires.
 
     Args:
-        client: A ``redis.Redis``, whose connection settings are used, or a URL.
+        client: A ``redis.asyncio.Redis``, whose connection settings are used, or a URL.
         key_prefix: What the keys begin with. Services that handle the same messages, each for
             itself, need one each.
         ttl: Seconds an id is remembered for, at least 1; a redelivery after that runs again.
@@ -29,7 +29,7 @@ class AsyncRedisSeenStore:
     ) -> None:
         """Check the options; nothing is sent yet."""
         self._driver = Driver(client)
-        self._key_prefix = key_prefix
+        self._key_prefix = check_prefix(key_prefix)
         self._ttl = math.ceil(check_timeout(ttl, "ttl", 1))
 
     async def seen(self, message_id: str) -> bool:
@@ -50,7 +50,7 @@ class AsyncRedisSeenStore:
         await self._driver.send(Command("DEL", (self._key(message_id),), (), bool))
 
     async def close(self) -> None:
-        """Close the calling thread's connection; a later call opens a new one."""
+        """Close the connection of this thread or loop; a later call opens a new one."""
         await self._driver.close()
 
     def _key(self, message_id: str) -> str:

@@ -8,8 +8,15 @@ from babelqueue_redis import entropy, hooks
 from babelqueue_redis.aio.driver import Driver
 from babelqueue_redis.aio.heartbeat import Heartbeat
 from babelqueue_redis.aio.worker import Lane
-from babelqueue_redis.core.settlement import EXPIRED, Settlement, failure, settlement, unconfirmed
-from babelqueue_redis.errors import TransportError
+from babelqueue_redis.core.settlement import (
+    EXPIRED,
+    Settlement,
+    failure,
+    interruption,
+    settlement,
+    unconfirmed,
+)
+from babelqueue_redis.errors import PayloadError, TransportError
 from babelqueue_redis.layouts import Layout
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.steps import Settling
@@ -44,6 +51,8 @@ class Settler:
         try:
             if error is not None and counts_as_failure(error):
                 await self._report(error, delivery)
+            elif error is not None:
+                logger.warning(*interruption(delivery, error))
         finally:
             outcome = await self.settle(delivery.reservation, end, delivery.message_id)
         return outcome
@@ -74,7 +83,8 @@ class Settler:
     async def _report(self, error: BaseException, delivery: Delivery) -> None:
         tell = self._options.on_error
         if tell is None:
-            logger.warning(*failure(delivery), exc_info=None if delivery.refusal else error)
+            quiet = delivery.refusal or isinstance(error, PayloadError)
+            logger.warning(*failure(delivery, error), exc_info=None if quiet else error)
             return
         try:
             await self._lane.call(tell, error, delivery.envelope, delivery.reservation.body)

@@ -1,22 +1,20 @@
-"""The loop of ``AsyncRedisConsumer.run()``, and how signals end it."""
+"""The loop of ``AsyncRedisConsumer.run()``, and the lane that handlers run in."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
-import itertools
 import logging
 import random
-import signal
-import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from babelqueue_redis import entropy, hooks
 from babelqueue_redis.aio.driver import Driver
 from babelqueue_redis.aio.heartbeat import Heartbeat
+from babelqueue_redis.aio.shutdown import Shutdown
 from babelqueue_redis.core.routing import check_result, prepared
+from babelqueue_redis.core.stored import Counts
 from babelqueue_redis.errors import (
     BabelQueueError,
     CommandRefusedError,
@@ -24,14 +22,13 @@ from babelqueue_redis.errors import (
     TransportError,
 )
 from babelqueue_redis.layouts import Layout
-from babelqueue_redis.layouts.counting import counting
+from babelqueue_redis.layouts.operations import Operations
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.steps import Serving
 from babelqueue_redis.values import Delivery, Destination, Outcome, Reservation
 
 logger = logging.getLogger("babelqueue_redis.worker")
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _PAUSE_AFTER_RELEASE = 0.1
 """Seconds before a message that was just given back unchanged may be taken again."""
 _BETWEEN_ADOPTIONS = 5.0
@@ -40,29 +37,68 @@ _FIRST_BACKOFF = 0.1
 _LONGEST_BACKOFF = 5.0
 _LONGEST_COUNT = 5.0
 """Seconds that another thread waits for the loop to count."""
-_STRIKE_AGAIN = 1.0
-"""Seconds between cancellations of a handler that does not end."""
 
 
 class Lane:
     """Where a handler runs: a coroutine in the calling task, a plain function in a thread."""
 
     awaits = True
+    interrupted = False
 
     async def run(self, delivery: Delivery) -> None:
         """Run a delivery's handler, or raise why there is none to run.
 
         A plain function sees the context of the task. It cannot be cancelled: its thread goes on.
+        A handler that was cancelled, and turns that into an error of its own, did not fail; one
+        that awaits something else that was cancelled did.
         """
         call = prepared(delivery)
-        if delivery.handler is not None and delivery.handler.awaits:
-            await call()
-        else:
-            await _awaited(await asyncio.to_thread(call))
+        try:
+            await finish(call, awaits=delivery.handler is not None and delivery.handler.awaits)
+        except asyncio.CancelledError as error:
+            if not self._cancelled(default=True):
+                msg = "what the handler awaited was cancelled"
+                raise RuntimeError(msg) from error
+            raise
+        except Exception as error:
+            if self._cancelled(default=False):
+                raise asyncio.CancelledError from error
+            raise
+
+    def interrupt(self) -> None:
+        """Note that the handler is cancelled by a shutdown."""
+        self.interrupted = True
+
+    def _cancelled(self, *, default: bool) -> bool:
+        """Tell whether the task that runs the handler was cancelled.
+
+        Python tells that from 3.11 on; before, ``default`` is assumed.
+        """
+        asked = getattr(asyncio.current_task(), "cancelling", None)
+        return self.interrupted or (default if asked is None else asked() > 0)
 
     async def call(self, function: Callable[..., Any], *args: Any) -> None:  # noqa: ANN401
         """Call a user's function, and await what it returns if that is to be awaited."""
         await _awaited(function(*args))
+
+
+async def finish(call: Callable[[], Any], *, awaits: bool) -> None:
+    """Call a handler and see it to its end: a plain function in a thread, what it returns here."""
+    if awaits:
+        await _awaited(call())
+        return
+    result, error = await asyncio.to_thread(_contained, call)
+    if error is not None:
+        raise error
+    await _awaited(result)
+
+
+def _contained(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """Return what a call returns or raises: a future would hang on a ``StopIteration``."""
+    try:
+        return call(), None
+    except BaseException as error:  # noqa: BLE001 - raised again by who awaits
+        return None, error
 
 
 async def _awaited(result: object) -> None:
@@ -79,13 +115,14 @@ class Worker:
         self,
         options: ConsumerOptions,
         driver: Driver,
-        _lane: Lane,
+        lane: Lane,
         layout: Layout,
         heartbeat: Heartbeat,
     ) -> None:
         """Prepare; nothing is sent yet."""
         self._options = options
         self._driver = driver
+        self._lane = lane
         self._layout = layout
         self._heartbeat = heartbeat
         self._next_adoption = 0.0
@@ -110,15 +147,16 @@ class Worker:
             raise BabelQueueError(msg)
         self._running = True
         handled = 0
+        shutdown = Shutdown(self.stop, self._lane.interrupt, self._options.shutdown_timeout)
         try:
-            with self._handling_signals(), hooks.serving(self._serving()):
+            with shutdown, hooks.serving(self._serving()):
                 while not self._stopping and should_continue():
                     outcome = await self._step(take, handle, give_back)
                     handled += outcome is not None
                     if outcome is Outcome.RELEASED:
                         await self._driver.sleep(_PAUSE_AFTER_RELEASE)
         finally:
-            self._running = self._stopping = False
+            self._running = self._stopping = self._lane.interrupted = False
             await self._driver.close()
             await self._heartbeat.close()
         return handled
@@ -170,9 +208,15 @@ class Worker:
         destination = Destination(options.queue, options.layout, driver.address, driver.port)
         loop = asyncio.get_running_loop()
 
-        def counts() -> dict[str, int]:
-            asked = asyncio.run_coroutine_threadsafe(driver.run(counting(options)), loop)
-            return asked.result(_LONGEST_COUNT)
+        command = Operations(options, options.dead_letter_target).counts()
+
+        def counts() -> Counts | None:
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                asked = asyncio.run_coroutine_threadsafe(driver.send(command), loop)
+                return asked.result(_LONGEST_COUNT)
+            return None  # a loop must not wait, least of all for itself
 
         return Serving(destination, counts)
 
@@ -191,68 +235,3 @@ class Worker:
         if self._outages:
             logger.warning("queue %r is served again", self._options.queue)
             self._outages = 0
-
-    @contextlib.contextmanager
-    def _handling_signals(self) -> Iterator[None]:
-        """Turn SIGTERM and SIGINT into a graceful end; only the main thread can."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        shutdown = _Shutdown(self, self._options.shutdown_timeout)
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not shutdown.struck():
-                raise
-        finally:
-            shutdown.over()
-
-
-class _Shutdown:
-    """The signal handlers of one run.
-
-    The first signal stops the loop and starts the clock. A second one, or the clock, cancels what
-    the run awaits; the clock strikes until the run is over.
-    """
-
-    def __init__(self, worker: Worker, timeout: float) -> None:
-        self._worker = worker
-        self._timeout = min(timeout, threading.TIMEOUT_MAX)
-        self._task: asyncio.Task[Any] | None = asyncio.current_task()
-        self._loop = asyncio.get_running_loop()
-        self._earlier_signals = itertools.count()
-        self._strikes = 0
-        self._clock: asyncio.TimerHandle | None = None
-        self._previous = {number: signal.getsignal(number) for number in _SIGNALS}
-        for number in _SIGNALS:
-            self._loop.add_signal_handler(number, self._on_signal)
-
-    def struck(self) -> bool:
-        """Tell whether a cancellation is ours; then it ends here."""
-        uncancel = getattr(self._task, "uncancel", lambda: 0)  # from Python 3.11 on
-        for _ in range(self._strikes):
-            uncancel()
-        return self._strikes > 0
-
-    def over(self) -> None:
-        """End the clock and give the signals back."""
-        if self._clock is not None:
-            self._clock.cancel()
-        for number, handler in self._previous.items():
-            self._loop.remove_signal_handler(number)
-            signal.signal(number, handler)
-
-    def _on_signal(self) -> None:
-        self._worker.stop()
-        if next(self._earlier_signals) or self._timeout == 0:
-            self._strike()
-        else:
-            self._clock = self._loop.call_later(self._timeout, self._strike)
-
-    def _strike(self) -> None:
-        if self._clock is not None:
-            self._clock.cancel()
-        self._clock = self._loop.call_later(_STRIKE_AGAIN, self._strike)
-        if self._task is not None:
-            self._strikes += 1
-            self._task.cancel()

@@ -19,6 +19,8 @@ Arg = bytes | str | int
 Trip = tuple["Command[Any]", ...]
 Op = Generator[Trip, list[Any], T]
 
+_ONE_SLOT = ". On a cluster, queues that work together need names with one hash tag: {orders}"
+
 
 class Script(msgspec.Struct, frozen=True):
     """A Lua script: its name for errors, its source, and the SHA-1 that Redis knows it by."""
@@ -48,7 +50,7 @@ class Command(msgspec.Struct, Generic[T], frozen=True):
         args: Everything after the keys.
         parse: Turns the reply (``bytes``, ``int``, ``None`` or lists of those) into the result.
         tolerant: An error reply reaches ``parse`` as an :class:`ErrorReply` and raises nothing.
-        blocks: It may wait for long and changes nothing, so that it may be given up at any time.
+        blocks: It may wait for long and takes no message, so that it may be given up at any time.
     """
 
     verb: str | Script
@@ -61,7 +63,8 @@ class Command(msgspec.Struct, Generic[T], frozen=True):
     def refused(self, message: str) -> str:
         """Return what to tell when Redis answered with an error."""
         name = self.verb.name if isinstance(self.verb, Script) else self.verb
-        return f"Redis refused {name} on {', '.join(map(str, self.keys))}: {message}"
+        hint = _ONE_SLOT if "same slot" in message else ""
+        return f"Redis refused {name} on {', '.join(map(str, self.keys))}: {message}{hint}"
 
     def wire(self, *, load: bool = False) -> tuple[Arg, ...]:
         """Return what to send.

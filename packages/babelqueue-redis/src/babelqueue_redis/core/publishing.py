@@ -66,7 +66,7 @@ def rechecked(changed: Publication, before: Publication) -> Publication:
         urn=envelope.checked_urn(changed.urn),
         trace_id=envelope.checked_trace_id(changed.trace_id),
         headers=clean(changed.headers),
-        meta=envelope.encode_meta(changed.meta),
+        meta=before.meta if changed.meta is before.meta else envelope.encode_meta(changed.meta),
         message_id=before.message_id,
         created_at=before.created_at,
     )

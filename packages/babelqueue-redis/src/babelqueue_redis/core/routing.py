@@ -16,12 +16,11 @@ from babelqueue_redis.errors import (
     BabelQueueError,
     ConfigurationError,
     ExhaustedError,
-    PayloadError,
     PoisonError,
     UnknownUrnError,
 )
 from babelqueue_redis.settings import ConsumerOptions
-from babelqueue_redis.values import Delivery, Destination, Handler, Reservation
+from babelqueue_redis.values import Delivery, Destination, Handler, Outcome, Reservation
 from babelqueue_redis.verdict import verdict
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -82,13 +81,16 @@ def resolve(handler: Callable[..., Any], *, awaits: bool = False) -> Handler:
             cannot be inspected.
     """
     wanted = (
-        f"a handler takes (envelope), (envelope, raw) or (envelope, raw, headers); {handler!r} "
+        "a handler takes (envelope), (envelope, raw) or (envelope, raw, headers); "
+        f"{getattr(handler, '__qualname__', repr(handler))} "
     )
     if not callable(handler):
         raise TypeError(wanted + "is not callable")
     is_coroutine = _is_kind(inspect.iscoroutinefunction, handler)
-    if (is_coroutine and not awaits) or any(_is_kind(kind, handler) for kind in _GENERATORS):
-        raise TypeError(wanted + "would not run when called here")
+    if is_coroutine and not awaits:
+        raise TypeError(wanted + "is a coroutine function: use AsyncRedisConsumer")
+    if any(_is_kind(kind, handler) for kind in _GENERATORS):
+        raise TypeError(wanted + "is a generator function: it would not run when called")
     try:
         signature = inspect.signature(handler)
     except ValueError as error:
@@ -136,7 +138,7 @@ def deliver(
     else:
         envelope = judged
         handler = routes.find(judged.job)
-        where = f"queue {destination.queue!r} (message {judged.meta.id})"
+        where = f"queue {destination.queue!r} (message {judged.meta.id!r})"
         if handler is None:
             refusal = UnknownUrnError(f"no handler for {judged.job!r} on {where}")
         elif options.counts_deliveries and judged.attempts >= options.max_tries:
@@ -147,26 +149,33 @@ def deliver(
         ):
             times = f"{reservation.recoveries} times: every worker that took it ended before it did"
             refusal = ExhaustedError(f"a message on {where} was recovered {times}")
-        elif handler.convert is not None:
-            try:
-                envelope = msgspec.structs.replace(judged, data=handler.convert(judged.data))
-            except PayloadError as error:
-                refusal = error
     if_failed = outcome_if_failed(envelope, refusal, options)
-    return Delivery(destination, reservation, envelope, handler, refusal, if_failed)
+    unfit = Outcome.DEAD_LETTERED if options.dead_letter_queue else Outcome.DROPPED
+    return Delivery(destination, reservation, envelope, handler, refusal, if_failed, unfit)
 
 
 def prepared(delivery: Delivery) -> Callable[[], Any]:
     """Return the call of a delivery's handler, with its arguments.
 
+    The data takes the type that the handler asked for when the call is made: a type's own checks
+    may take as long, and fail in as many ways, as handlers.
+
     Raises:
-        PoisonError, UnknownUrnError, ExhaustedError, PayloadError: Nothing is to run.
+        PoisonError, UnknownUrnError, ExhaustedError: Nothing is to run.
     """
     handler, envelope, reservation = delivery.handler, delivery.envelope, delivery.reservation
     if delivery.refusal is not None or handler is None or envelope is None:
         raise delivery.refusal or UnknownUrnError
     headers = dict(reservation.headers)
-    return functools.partial(handler.call, envelope, reservation.body, headers)
+    if handler.convert is None:
+        return functools.partial(handler.call, envelope, reservation.body, headers)
+    convert = handler.convert
+
+    def call() -> Any:  # noqa: ANN401 - a handler's result
+        typed = msgspec.structs.replace(envelope, data=convert(envelope.data))
+        return handler.call(typed, reservation.body, headers)
+
+    return call
 
 
 def check_result(result: object) -> None:

@@ -31,12 +31,14 @@ class Settlement(msgspec.Struct, frozen=True):
         body: The envelope to write instead, for ``RETRIED`` and ``DEAD_LETTERED``.
         dead_letter_queue: Where a dead letter goes.
         delay: How long a retry is kept back, in seconds.
+        dead_letter_max_length: How many dead letters stay there; ``None`` is all.
     """
 
     outcome: Outcome
     body: bytes = b""
     dead_letter_queue: str = ""
     delay: float = 0
+    dead_letter_max_length: int | None = None
 
 
 EXPIRED = (
@@ -63,7 +65,7 @@ def outcome_if_failed(
     exhausted = Outcome.DEAD_LETTERED if options.dead_letter_queue else Outcome.DROPPED
     if isinstance(refusal, UnknownUrnError) and options.unknown_urn != "fail":
         return _BY_STRATEGY.get(options.unknown_urn, exhausted)
-    if isinstance(refusal, ExhaustedError | PayloadError):
+    if isinstance(refusal, ExhaustedError):
         return exhausted
     if refusal is None and options.on_failure == "leave":
         return Outcome.LEFT
@@ -105,17 +107,33 @@ def settlement(
         return Settlement(outcome)
     write = dead_letter.poison_record if delivery.envelope is None else dead_letter.record
     block = _block(delivery, error, options, now_ms)
-    return Settlement(outcome, write(body, block), options.dead_letter_target)
+    return Settlement(
+        outcome,
+        write(body, block),
+        options.dead_letter_target,
+        dead_letter_max_length=options.dead_letter_max_length,
+    )
 
 
-def failure(delivery: Delivery) -> tuple[object, ...]:
+def failure(delivery: Delivery, error: BaseException) -> tuple[object, ...]:
     """Return what the log says of a delivery that failed: a format and its arguments."""
+    explains_itself = delivery.refusal or isinstance(error, PayloadError)
     return (
         "message %r of queue %r is %s: %s",
         delivery.message_id or "(poison)",
         delivery.destination.queue,
-        delivery.if_failed,
-        delivery.refusal or "its handler failed",
+        delivery.intended(error),
+        error if explains_itself else "its handler failed",
+    )
+
+
+def interruption(delivery: Delivery, error: BaseException) -> tuple[object, ...]:
+    """Return what the log says of a delivery that was interrupted from outside."""
+    return (
+        "the handling of message %r of queue %r was interrupted (%s); it is given back unchanged",
+        delivery.message_id,
+        delivery.destination.queue,
+        qualified_name(error),
     )
 
 
@@ -124,7 +142,7 @@ def unconfirmed(
 ) -> SettlementError:
     """Return what is raised when Redis did not confirm a settlement."""
     msg = (
-        f"message {message_id} of queue {reservation.queue!r} is not confirmed to be "
+        f"message {message_id!r} of queue {reservation.queue!r} is not confirmed to be "
         f"{end.outcome}; it may come back after retry_after: {error}"
     )
     return SettlementError(msg, message_id=message_id, outcome=end.outcome)

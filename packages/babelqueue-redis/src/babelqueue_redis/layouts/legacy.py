@@ -20,7 +20,14 @@ from babelqueue_redis import lua
 from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op
 from babelqueue_redis.core.settlement import Settlement
 from babelqueue_redis.errors import CommandRefusedError, ConfigurationError
-from babelqueue_redis.layouts.protocol import Message, clock, pause_after, shortest_block
+from babelqueue_redis.layouts.protocol import (
+    Message,
+    clock,
+    kept,
+    pause_after,
+    settled,
+    shortest_block,
+)
 from babelqueue_redis.values import Outcome, Reservation
 
 _CHUNK = 500
@@ -53,9 +60,9 @@ class LegacyLayout:
             batch: How many expired reservations one sweep moves at most; -1 is all.
         """
         self.queue = queue
-        self._processing = f"{queue}:processing"
-        deadlines, recoveries = f"{self._processing}:deadlines", f"{queue}:recoveries"
-        self._keys = (queue, self._processing, deadlines, recoveries)
+        self.processing = f"{queue}:processing"
+        self.deadlines = f"{self.processing}:deadlines"
+        self._keys = (queue, self.processing, self.deadlines, f"{queue}:recoveries")
         self._counted_for = _COUNTED_FOR + 10 * (lease or 0)
         self._lease: Arg = "" if lease is None else lease
         self._batch = batch
@@ -121,8 +128,8 @@ class LegacyLayout:
         elif outcome in (Outcome.RETRIED, Outcome.DEAD_LETTERED):
             target = settlement.dead_letter_queue or self.queue
             value = frame_value(settlement.body, reservation.headers)
-            keys, args = (*keys, target), (*args, value)
-        return Command(lua.LEGACY_SETTLE, keys, args, bool)
+            keys, args = (*keys, target), (*args, value, *kept(settlement))
+        return Command(lua.LEGACY_SETTLE, keys, args, lambda reply: settled(settlement, reply))
 
     def extend(self, reservation: Reservation, now: float | None = None) -> Command[bool]:
         """Let a reservation last another lease from now, if it is still there."""

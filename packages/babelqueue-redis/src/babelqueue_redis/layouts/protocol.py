@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from babelqueue_redis.core.command import Arg, Command, Op
 from babelqueue_redis.core.settlement import Settlement
 from babelqueue_redis.values import Reservation
+
+logger = logging.getLogger("babelqueue_redis.consumer")
 
 Message = tuple[bytes, Mapping[str, str]]
 """An encoded envelope and its headers."""
@@ -68,6 +71,25 @@ class Layout(Protocol):
 def clock(now: float | None) -> Arg:
     """Return what a script is given for the time: nothing, so that it asks the server."""
     return "" if now is None else repr(float(now))
+
+
+def kept(settlement: Settlement) -> tuple[Arg, ...]:
+    """Return what a settle script is given for the length of a dead-letter queue."""
+    keep = settlement.dead_letter_max_length
+    return () if keep is None else (keep,)
+
+
+def settled(settlement: Settlement, reply: int) -> bool:
+    """Return what a settle script's reply means, and tell of the dead letters that went."""
+    if reply > 1:
+        logger.warning(
+            "dead letters dropped from queue %r, the oldest: %d; it keeps %s "
+            "(dead_letter_max_length)",
+            settlement.dead_letter_queue,
+            reply - 1,
+            settlement.dead_letter_max_length,
+        )
+    return reply > 0
 
 
 def shortest_block(seconds: float) -> str:

@@ -24,7 +24,14 @@ from babelqueue_redis import lua
 from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op
 from babelqueue_redis.core.settlement import Settlement
 from babelqueue_redis.errors import CommandRefusedError
-from babelqueue_redis.layouts.protocol import Message, clock, pause_after, shortest_block
+from babelqueue_redis.layouts.protocol import (
+    Message,
+    clock,
+    kept,
+    pause_after,
+    settled,
+    shortest_block,
+)
 from babelqueue_redis.values import Outcome, Reservation
 
 _CHUNK = 500
@@ -123,7 +130,8 @@ class ZsetLayout:
             body = reservation.body if given_back else settlement.body
             ready = self.ready if given_back else f"{self._prefix}{settlement.dead_letter_queue}"
             keys = (self.reserved, ready, f"{ready}:notify")
-            return Command(lua.ZSET_SETTLE, keys, (stored, body), bool)
+            args = (stored, body, *kept(settlement))
+            return Command(lua.ZSET_SETTLE, keys, args, lambda reply: settled(settlement, reply))
         return Command("ZREM", (self.reserved,), (stored,), bool)
 
     def extend(self, reservation: Reservation, now: float | None = None) -> Command[bool]:

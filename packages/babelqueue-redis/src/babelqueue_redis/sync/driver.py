@@ -186,6 +186,7 @@ class Driver:
             made, kwargs = self._settings.connection_class, self._settings.kwargs
             pool = redis.ConnectionPool(connection_class=made, **kwargs)
             self._own.client = client = redis.Redis(connection_pool=pool)
+            client.response_callbacks.clear()  # parsers see what Redis says
         client.connection = connection
         return client
 

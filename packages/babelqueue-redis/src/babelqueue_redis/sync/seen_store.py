@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from babelqueue_redis.core.command import Command
-from babelqueue_redis.settings import check_timeout
+from babelqueue_redis.settings import check_prefix, check_timeout
 from babelqueue_redis.sync.driver import Client, Driver
 
 
@@ -29,7 +29,7 @@ class RedisSeenStore:
     ) -> None:
         """Check the options; nothing is sent yet."""
         self._driver = Driver(client)
-        self._key_prefix = key_prefix
+        self._key_prefix = check_prefix(key_prefix)
         self._ttl = math.ceil(check_timeout(ttl, "ttl", 1))
 
     def seen(self, message_id: str) -> bool:
@@ -50,7 +50,7 @@ class RedisSeenStore:
         self._driver.send(Command("DEL", (self._key(message_id),), (), bool))
 
     def close(self) -> None:
-        """Close the calling thread's connection; a later call opens a new one."""
+        """Close the connection of this thread or loop; a later call opens a new one."""
         self._driver.close()
 
     def _key(self, message_id: str) -> str:

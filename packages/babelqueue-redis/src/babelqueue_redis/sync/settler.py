@@ -5,8 +5,15 @@ from __future__ import annotations
 import logging
 
 from babelqueue_redis import entropy, hooks
-from babelqueue_redis.core.settlement import EXPIRED, Settlement, failure, settlement, unconfirmed
-from babelqueue_redis.errors import TransportError
+from babelqueue_redis.core.settlement import (
+    EXPIRED,
+    Settlement,
+    failure,
+    interruption,
+    settlement,
+    unconfirmed,
+)
+from babelqueue_redis.errors import PayloadError, TransportError
 from babelqueue_redis.layouts import Layout
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.steps import Settling
@@ -44,6 +51,8 @@ class Settler:
         try:
             if error is not None and counts_as_failure(error):
                 self._report(error, delivery)
+            elif error is not None:
+                logger.warning(*interruption(delivery, error))
         finally:
             outcome = self.settle(delivery.reservation, end, delivery.message_id)
         return outcome
@@ -70,7 +79,8 @@ class Settler:
     def _report(self, error: BaseException, delivery: Delivery) -> None:
         tell = self._options.on_error
         if tell is None:
-            logger.warning(*failure(delivery), exc_info=None if delivery.refusal else error)
+            quiet = delivery.refusal or isinstance(error, PayloadError)
+            logger.warning(*failure(delivery, error), exc_info=None if quiet else error)
             return
         try:
             self._lane.call(tell, error, delivery.envelope, delivery.reservation.body)

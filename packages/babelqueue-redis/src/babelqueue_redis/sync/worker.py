@@ -23,7 +23,7 @@ from babelqueue_redis.errors import (
     TransportError,
 )
 from babelqueue_redis.layouts import Layout
-from babelqueue_redis.layouts.counting import counting
+from babelqueue_redis.layouts.operations import Operations
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.steps import Serving
 from babelqueue_redis.sync.driver import Driver
@@ -175,7 +175,8 @@ class Worker:
     def _serving(self) -> Serving:
         options, driver = self._options, self._driver
         destination = Destination(options.queue, options.layout, driver.address, driver.port)
-        return Serving(destination, lambda: driver.run(counting(options)))
+        counts = Operations(options, options.dead_letter_target).counts()
+        return Serving(destination, lambda: driver.send(counts))
 
     def _wait_out(self, error: TransportError) -> None:
         """Wait before the next try; say once per outage that there is one."""

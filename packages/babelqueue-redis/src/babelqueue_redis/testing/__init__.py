@@ -61,16 +61,16 @@ class MemoryQueues(dict[str, MemoryQueue]):
 
         Args:
             consumer: One that :func:`in_memory` was given.
-            limit: How many deliveries at most.
+            limit: How many deliveries may be needed.
 
         Returns:
             What became of each; to be awaited for an asyncio consumer.
 
         Raises:
-            AssertionError: Messages are left after ``limit`` deliveries.
+            AssertionError: It took more than ``limit`` deliveries.
             ConfigurationError: The consumer is not in memory.
         """
-        if not isinstance(consumer._driver, Driver):  # noqa: SLF001 - ours
+        if not isinstance(getattr(consumer, "_driver", None), Driver):
             msg = "give the consumer to in_memory() first"
             raise ConfigurationError(msg)
         if isinstance(consumer, AsyncRedisConsumer):
@@ -90,7 +90,7 @@ class MemoryQueues(dict[str, MemoryQueue]):
 def _add(outcomes: list[Outcome], outcome: Outcome, limit: int) -> None:
     outcomes.append(outcome)
     if len(outcomes) > limit:
-        msg = f"still not drained after {limit} deliveries; the last one was {outcome}"
+        msg = f"not drained by {limit} deliveries; the last one was {outcome}"
         raise AssertionError(msg)
 
 

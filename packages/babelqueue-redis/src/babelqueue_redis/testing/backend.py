@@ -68,7 +68,10 @@ class MemoryLayout:
                 body = settlement.body or message.body
                 target = settlement.dead_letter_queue or self._queue
                 due = 1 if settlement.delay else 0
-                self._queues[target].append(MemoryMessage(body, message.headers, due))
+                queue = self._queues[target]
+                queue.append(MemoryMessage(body, message.headers, due))
+                if settlement.dead_letter_max_length is not None:
+                    del queue.waiting[: -settlement.dead_letter_max_length]
             return message is not None
 
         return None if settlement.outcome is Outcome.LEFT else self._command(act)

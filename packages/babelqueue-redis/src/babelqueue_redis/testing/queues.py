@@ -18,7 +18,7 @@ class MemoryMessage(msgspec.Struct, frozen=True):
     Attributes:
         body: The envelope's bytes.
         headers: Its headers; always ``{}`` in the zset layout.
-        due: The epoch second it is delayed until; 0 when it is not.
+        due: What it is sorted by: 0, or more for one that is kept back.
     """
 
     body: bytes

@@ -17,6 +17,7 @@ from collections.abc import Collection
 from typing import Any
 
 from opentelemetry.instrumentation.babelqueue.package import _instruments_any
+from opentelemetry.instrumentation.babelqueue.signals import Signals
 from opentelemetry.instrumentation.dependencies import get_dependency_conflicts
 from opentelemetry.instrumentation.instrumentor import (  # type: ignore[attr-defined]
     BaseInstrumentor,  # not in its __all__
@@ -28,13 +29,17 @@ logger = logging.getLogger(__name__)
 
 
 class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the base is untyped
-    """Makes spans for ``babelqueue-redis``, through the transport's own hooks.
+    """Makes spans and metrics for ``babelqueue-redis``, through the transport's own hooks.
 
-    ``instrument(tracer_provider=…)`` takes a provider other than the global one. Nothing raises:
-    without the transport there is nothing to do, and anything else that fails is logged.
+    ``instrument()`` takes the fields of
+    :class:`~opentelemetry.instrumentation.babelqueue.config.Options` as keywords, and
+    ``tracer_provider``, ``meter_provider`` and ``logger_provider`` in place of the global ones.
+    Nothing raises: without the transport there is nothing to do, and anything else that fails is
+    logged.
     """
 
     _hook: Any = None
+    _job_hook: Any = None
 
     def instrumentation_dependencies(self) -> Collection[str]:
         """Return no package that must be there: :meth:`_instrument` looks for its target."""
@@ -47,14 +52,17 @@ class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the bas
             if conflict := get_dependency_conflicts((), _instruments_any):
                 logger.error("babelqueue-redis is not instrumented: %s", conflict)
                 return
+            from opentelemetry.instrumentation.babelqueue.jobs import JobTelemetry  # noqa: PLC0415
             from opentelemetry.instrumentation.babelqueue.telemetry import (  # noqa: PLC0415
                 Telemetry,
             )
 
             from babelqueue_redis import hooks  # noqa: PLC0415 - the target may be absent
 
-            self._hook = Telemetry(kwargs.get("tracer_provider"))
+            self._hook = Telemetry(Signals.of(kwargs))
+            self._job_hook = JobTelemetry(self._hook.signals)
             hooks.register(self._hook)
+            hooks.register(self._job_hook)
         except Exception:
             logger.exception("babelqueue-redis is not instrumented")
 
@@ -64,4 +72,5 @@ class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the bas
         from babelqueue_redis import hooks  # noqa: PLC0415 - it was there when the hook was made
 
         hooks.unregister(self._hook)
+        hooks.unregister(self._job_hook)
         self._hook = None

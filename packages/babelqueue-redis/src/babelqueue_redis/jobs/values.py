@@ -1,0 +1,196 @@
+"""Jobs: on their way into a store, as they stand there, and while they run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from babelqueue_redis.errors import LeaseLostError, PayloadError, ShutdownError
+from babelqueue_redis.values import Destination, Outcome
+
+JobT = TypeVar("JobT", bound="Job")
+
+STATUSES = ("pending", "claimed", "done", "dead", "canceled")
+
+
+class NewJob(msgspec.Struct, frozen=True):
+    """A job on its way into the store, as an ``enqueuing`` hook sees it.
+
+    Attributes:
+        destination: The kind, in place of a queue, and the server.
+        id: Its id.
+        payload: Encoded JSON.
+        headers: Clean headers; ``{}`` stores none.
+        run_at: When it is due, epoch milliseconds; ``None`` is at once.
+        max_attempts: How often it may fail before it is dead.
+        idempotency_key: While an unfinished job holds it, no other is stored; ``""`` is none.
+    """
+
+    destination: Destination
+    id: str
+    payload: bytes
+    headers: Mapping[str, str]
+    run_at: int | None
+    max_attempts: int
+    idempotency_key: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What kind of job it is."""
+        return self.destination.queue
+
+    def carrying(self, headers: Mapping[str, str]) -> NewJob:
+        """Return a copy with other headers."""
+        return msgspec.structs.replace(self, headers=headers)
+
+    def __repr__(self) -> str:
+        """Leave the payload and the headers out."""
+        return f"NewJob({self.kind!r}, {self.id})"
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A job as it stands in the store. Times are epoch milliseconds.
+
+    Attributes:
+        id: Its id.
+        kind: What kind of job it is.
+        raw: The payload as it is stored: JSON, if whoever stored it kept to the contract.
+        status: ``pending``, ``claimed``, ``done``, ``dead`` or ``canceled``.
+        attempts: How many attempts have failed.
+        max_attempts: How many may fail.
+        run_at: When it was or is due.
+        created_at: When it was enqueued.
+        updated_at: When it last changed.
+        locked_at: When it was claimed; 0 when it is not.
+        locked_by: The worker's id; ``""`` when it is not claimed.
+        last_error: Why the last attempt failed; ``""`` when none did.
+        idempotency_key: ``""`` when it has none.
+        headers: What the producer's propagator wrote; ``{}`` when nothing.
+        token: The token of our claim; ``""`` when it is not claimed, or by somebody else.
+    """
+
+    id: str
+    kind: str
+    raw: bytes
+    status: str
+    attempts: int
+    max_attempts: int
+    run_at: int
+    created_at: int
+    updated_at: int
+    locked_at: int
+    locked_by: str
+    last_error: str
+    idempotency_key: str
+    headers: Mapping[str, str]
+    token: str
+
+    @property
+    def payload(self) -> Any:  # noqa: ANN401 - whatever JSON holds
+        """The payload, decoded.
+
+        Raises:
+            PayloadError: It is not JSON.
+        """
+        try:
+            return msgspec.json.decode(self.raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            msg = f"the payload of job {self.id} ({self.kind!r}) is not JSON: {error}"
+            raise PayloadError(msg) from error
+
+    def __repr__(self) -> str:
+        """Leave the payload and the headers out."""
+        kind = type(self).__name__
+        return f"{kind}({self.id}, {self.kind!r}, {self.status}, attempts {self.attempts})"
+
+
+class ClaimedJob(Job, frozen=True):
+    """A job that a worker has claimed: the handle that ends or extends the claim."""
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """Some of a list of jobs.
+
+    Attributes:
+        jobs: The jobs of this page.
+        cursor: Where the next page begins; ``None`` after the last.
+    """
+
+    jobs: Sequence[Job]
+    cursor: str | None
+
+
+class JobRun(msgspec.Struct, eq=False):
+    """A claimed job that is about to run, as a ``processing_job`` hook sees it.
+
+    Attributes:
+        destination: The kind, in place of a queue, and the server.
+        job: What was claimed.
+        ended: Why the run ended before its handler did: a ``PayloadError`` (then it never began), a
+            ``HandlerTimeoutError``, a ``LeaseLostError``, a ``ShutdownError``; else ``None``.
+    """
+
+    destination: Destination
+    job: ClaimedJob
+    ended: Exception | None = None
+
+    def intended(self, error: BaseException | None) -> Outcome:
+        """Return what becomes of the job once its handler ended with ``error``."""
+        error = self.ended or error
+        if error is None:
+            return Outcome.ACKED
+        if isinstance(error, LeaseLostError):
+            return Outcome.EXPIRED
+        if isinstance(error, ShutdownError):
+            return Outcome.RELEASED
+        last = self.is_hopeless or self.job.attempts + 1 >= self.job.max_attempts
+        return Outcome.DEAD_LETTERED if last else Outcome.RETRIED
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether no retry can help, because the payload is refused."""
+        return isinstance(self.ended, PayloadError)
+
+
+def job_of(reply: Sequence[bytes], made: type[JobT]) -> JobT | None:
+    """Return the job of an ``HGETALL`` reply; ``None`` when there is none, or not all of it."""
+    fields = dict(zip(reply[::2], reply[1::2], strict=True))
+    if not fields.keys() >= {b"kind", b"payload"}:
+        return None
+
+    def text(name: bytes) -> str:
+        return fields.get(name, b"").decode("utf-8", "replace")
+
+    def number(name: bytes, default: int = 0) -> int:
+        try:
+            return int(float(fields.get(name) or default))
+        except (ValueError, OverflowError):
+            return default
+
+    return made(
+        id=text(b"id"),
+        kind=text(b"kind"),
+        raw=fields[b"payload"],
+        status=text(b"status"),
+        attempts=number(b"attempts"),
+        max_attempts=number(b"maxAttempts", 1),
+        run_at=number(b"runAt"),
+        created_at=number(b"createdAt"),
+        updated_at=number(b"updatedAt"),
+        locked_at=number(b"lockedAt"),
+        locked_by=text(b"lockedBy"),
+        last_error=text(b"lastError"),
+        idempotency_key=text(b"idempotencyKey"),
+        headers=_headers(fields.get(b"headers", b"")),
+        token=text(b"claimToken"),
+    )
+
+
+def _headers(stored: bytes) -> dict[str, str]:
+    """Return stored headers; what cannot be read counts as none, for a job is more than those."""
+    try:
+        return msgspec.json.decode(stored, type=dict[str, str])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return {}

@@ -1,0 +1,23 @@
+-- Read a page of the jobs of one kind or of all kinds, whatever their status.
+--
+-- KEYS[1]  kinds, a sorted set of <kind>\0<id>
+-- KEYS[2]  what the key of a job begins with
+-- ARGV[1]  the member after which to begin, as ZRANGEBYLEX takes it
+-- ARGV[2]  the last member, likewise
+-- ARGV[3]  how many to look at
+-- ARGV[4]  1 to read the jobs, 0 only to remove members whose job has vanished
+--
+-- Reply: {member, the fields of a job, …}; the next page begins after that member, which is '' at
+-- the end. A member whose job has vanished is removed.
+
+local members = redis.call('ZRANGEBYLEX', KEYS[1], ARGV[1], ARGV[2], 'LIMIT', 0, ARGV[3])
+local reply = {#members == tonumber(ARGV[3]) and members[#members] or ''}
+for _, member in ipairs(members) do
+  local id = string.match(member, '%z(.*)$')
+  if redis.call('EXISTS', KEYS[2] .. id) == 0 then
+    redis.call('ZREM', KEYS[1], member)
+  elseif ARGV[4] == '1' then
+    reply[#reply + 1] = redis.call('HGETALL', KEYS[2] .. id)
+  end
+end
+return reply

@@ -1,0 +1,41 @@
+-- Put jobs into the index that their status names, and into no other.
+--
+-- KEYS[1]  due, a sorted set of ids by runAt
+-- KEYS[2]  claimed, a sorted set of ids by the end of their lease
+-- KEYS[3]  done, a sorted set of ids by when
+-- KEYS[4]  dead, likewise
+-- KEYS[5]  canceled, likewise
+-- KEYS[6]  kinds, a sorted set of <kind>\0<id>
+-- KEYS[7]  what the key of a job begins with
+-- ARGV[1]  now, epoch ms; '' asks the server's clock
+-- ARGV[2…]  the ids
+--
+-- Reply: how many jobs were not where they belong.
+
+local now = ARGV[1]
+if now == '' then
+  local time = redis.call('TIME')
+  now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+end
+local places =
+  {pending = KEYS[1], claimed = KEYS[2], done = KEYS[3], dead = KEYS[4], canceled = KEYS[5]}
+redis.call('ZREM', KEYS[6], '\0no member, but a write that is allowed at maxmemory')
+local changed = 0
+for at = 2, #ARGV do
+  local id = ARGV[at]
+  local kind, payload, status, run_at, updated_at =
+    unpack(redis.call('HMGET', KEYS[7] .. id, 'kind', 'payload', 'status', 'runAt', 'updatedAt'))
+  if kind and payload and places[status] then
+    local moves = redis.call('ZADD', KEYS[6], 0, kind .. '\0' .. id)
+    for name, place in pairs(places) do
+      if name ~= status then
+        moves = moves + redis.call('ZREM', place, id)
+      elseif not redis.call('ZSCORE', place, id) then
+        local when = status == 'pending' and run_at or status ~= 'claimed' and updated_at
+        moves = moves + redis.call('ZADD', place, tonumber(when or '') and when or now, id)
+      end
+    end
+    changed = changed + (moves > 0 and 1 or 0)
+  end
+end
+return changed

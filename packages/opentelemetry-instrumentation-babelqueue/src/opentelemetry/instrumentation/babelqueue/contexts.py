@@ -1,0 +1,134 @@
+"""Where spans hang, and how messages tell it: parents, links, headers."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from opentelemetry import baggage, context, propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.instrumentation.babelqueue.config import MODES, Function
+from opentelemetry.instrumentation.babelqueue.signals import Active
+from opentelemetry.trace import INVALID_SPAN, INVALID_SPAN_CONTEXT, Link, Span, SpanContext
+
+from babelqueue_carrier.headers import Headers
+from babelqueue_carrier.trace import Creation, creation, given_span_context, uuid_of
+
+logger = logging.getLogger(__name__)
+
+
+class Placement(NamedTuple):
+    """Where a span hangs.
+
+    Attributes:
+        context: What the handler's context is made of: the parent, if there is one, and baggage.
+        links: To the creation context, and to what was current.
+    """
+
+    context: Context
+    links: list[Link]
+
+
+def created_in(  # noqa: PLR0913 - what a sampler is asked with
+    active: Active,
+    queue: str,
+    headers: Mapping[str, str],
+    *,
+    trace_id: str,
+    name: str,
+    attributes: Mapping[str, Any] | None = None,
+) -> Creation:
+    """Return where a message was created, as far as the options let us ask."""
+    options = active.options
+    if not options.propagates(queue):
+        return Creation(Context(), INVALID_SPAN_CONTEXT)
+    if options.headerless == "none":
+        trace_id = ""
+    provider = active.sampler_of or trace.get_tracer_provider()
+    created = creation(headers, trace_id, provider, name, attributes)
+    if not options.carries_baggage(queue):
+        return created._replace(context=baggage.clear(created.context))
+    return created
+
+
+def placed(active: Active, created: Creation, delivery: object, created_at: int) -> Placement:
+    """Return where the span of a delivery hangs.
+
+    Args:
+        active: What there is to record with.
+        created: Where the message was created.
+        delivery: What a function for the mode is given.
+        created_at: When the message was created, epoch milliseconds; 0 when nobody knows.
+    """
+    mode = _mode(active, delivery)
+    age = active.options.max_parent_age
+    if mode == "parent" and age is not None and 0 < created_at < (time.time() - age) * 1000:
+        mode = "link"
+    ambient = trace.get_current_span().get_span_context()
+    if mode == "none":
+        return Placement(Context(), links_to(ambient))
+    links = links_to(created.span_context, ambient)
+    if mode == "parent":
+        return Placement(created.context, links)
+    return Placement(trace.set_span_in_context(INVALID_SPAN, created.context), links)
+
+
+def given_context(active: Active, queue: str, headers: Headers) -> SpanContext:
+    """Return the creation context that a caller's headers name, if they name one."""
+    if not headers or not active.options.propagates(queue):
+        return INVALID_SPAN_CONTEXT
+    return given_span_context(headers)
+
+
+def injected(active: Active, queue: str, span: Span) -> dict[str, str]:
+    """Return the headers that lead to a span, and what travels with it."""
+    if not active.options.propagates(queue):
+        return {}
+    where = trace.set_span_in_context(span, context.get_current())
+    if not active.options.carries_baggage(queue):
+        where = baggage.clear(where)
+    headers: dict[str, str] = {}
+    propagate.inject(headers, where)
+    return headers
+
+
+def stamp_of(active: Active, queue: str, origin: SpanContext) -> str | None:
+    """Return the ``trace_id`` of an envelope that is created in a span, if it is to have one."""
+    if not origin.is_valid or not active.options.propagates(queue):
+        return None
+    return uuid_of(origin.trace_id)
+
+
+def _mode(active: Active, delivery: object) -> str:
+    mode = active.options.mode
+    if isinstance(mode, str):
+        return mode
+    chosen = asked(mode, delivery)
+    if chosen is None:
+        return "parent"
+    if chosen not in MODES:
+        logger.error("mode must be one of %s, not %r", ", ".join(MODES), chosen)
+        return "parent"
+    return str(chosen)
+
+
+def asked(function: Function | None, *args: object) -> Any:  # noqa: ANN401 - whatever it returns
+    """Call a function of the user's; when it fails, say so and return ``None``."""
+    if function is None:
+        return None
+    try:
+        return function(*args)
+    except Exception:
+        logger.exception("%r failed; it changes nothing", function)
+        return None
+
+
+def links_to(*contexts: SpanContext) -> list[Link]:
+    """Return a link to each span context that is one, once."""
+    found: dict[int, SpanContext] = {}
+    for each in contexts:
+        if each.is_valid:
+            found.setdefault(each.span_id, each)
+    return [Link(each) for each in found.values()]

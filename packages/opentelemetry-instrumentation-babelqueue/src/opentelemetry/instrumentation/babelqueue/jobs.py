@@ -1,0 +1,162 @@
+"""The spans and metrics of job stores and job workers: one more hook on the transport's seam."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any
+
+from opentelemetry.instrumentation.babelqueue import semconv
+from opentelemetry.instrumentation.babelqueue.contexts import given_context, injected, links_to
+from opentelemetry.instrumentation.babelqueue.kinds import Process, Send
+from opentelemetry.instrumentation.babelqueue.operation import captured
+from opentelemetry.instrumentation.babelqueue.signals import Active, Signals
+from opentelemetry.trace import SpanKind
+
+from babelqueue_redis.hooks import Hook
+from babelqueue_redis.jobs.values import JobRun, NewJob
+
+
+class JobTelemetry(Hook):
+    """Encloses each enqueue and each run of a job in a span and metrics."""
+
+    def __init__(self, signals: Signals) -> None:
+        """Record where ``signals`` say."""
+        self._signals = signals
+
+    def enqueuing(self, job: NewJob) -> AbstractContextManager[NewJob] | None:
+        """Make the ``enqueue <kind>`` span and put its context into the job."""
+        active = self._signals.active()
+        return EnqueueOne(active, (job,)) if active else None
+
+    def enqueuing_many(
+        self, jobs: tuple[NewJob, ...]
+    ) -> AbstractContextManager[tuple[NewJob, ...]] | None:
+        """Make one ``enqueue`` span for the batch and put its context into each job."""
+        active = self._signals.active()
+        return EnqueueMany(active, jobs) if active else None
+
+    def processing_job(self, run: JobRun) -> AbstractContextManager[object] | None:
+        """Make the ``process <kind>`` span as a child of the one that enqueued the job."""
+        active = self._signals.active()
+        return ProcessJob(active, run) if active else None
+
+
+class Enqueue(Send):
+    """Around one enqueue of one or more jobs."""
+
+    __slots__ = ("_jobs",)
+
+    operation = "enqueue"
+
+    def __init__(self, active: Active, jobs: tuple[NewJob, ...]) -> None:
+        """Prepare."""
+        super().__init__(active, jobs[0].destination)
+        self._count = len(jobs)
+        self._jobs = jobs
+
+    def _common(self) -> dict[str, Any]:
+        """Leave the destination out where jobs of several kinds have no one destination."""
+        attributes = super()._common()
+        if any(job.kind != self._place.queue for job in self._jobs):
+            del attributes[semconv.MESSAGING_DESTINATION_NAME]
+        return attributes
+
+    def _begin(self, about: dict[str, Any]) -> tuple[NewJob, ...]:
+        """Start the span, and return the jobs with its context in them.
+
+        Headers that already name a creation context are the caller's: they stay as they are, and
+        the span is a CLIENT span that links to that context.
+        """
+        active, jobs = self._active, self._jobs
+        if active.tracer is None:
+            self._enter()
+            return jobs
+        attributes = self._attributes(about)
+        kind = attributes.get(semconv.MESSAGING_DESTINATION_NAME, "")
+        given = given_context(active, jobs[0].kind, jobs[0].headers)
+        span = active.tracer.start_span(
+            f"{self.operation} {kind}".rstrip(),
+            kind=SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER,
+            links=links_to(given),
+            attributes=attributes,
+        )
+        try:
+            if not given.is_valid:
+                jobs = tuple(
+                    job.carrying({**injected(active, job.kind, span), **job.headers})
+                    for job in jobs
+                )
+        except BaseException:
+            span.end()
+            raise
+        self._enter(span)
+        return jobs
+
+
+class EnqueueOne(Enqueue):
+    """Around ``enqueue``."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> NewJob:
+        """Start the span, and return the job with its context in it."""
+        (job,) = self._jobs
+        headers = captured(job.headers, self._active)
+        return self._begin({semconv.MESSAGING_MESSAGE_ID: job.id, **headers})[0]
+
+
+class EnqueueMany(Enqueue):
+    """Around ``enqueue_many``."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> tuple[NewJob, ...]:
+        """Start the span, and return the jobs with its context in them."""
+        return self._begin({semconv.MESSAGING_BATCH_MESSAGE_COUNT: len(self._jobs)})
+
+
+class ProcessJob(Process):
+    """Around the run of one job."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, active: Active, run: JobRun) -> None:
+        """Prepare."""
+        super().__init__(active, run.destination)
+        self._run = run
+
+    def __enter__(self) -> None:
+        """Start the span, and count the run."""
+        job, active = self._run.job, self._active
+        if active.tracer is None:
+            self._enter()
+        else:
+            about = {
+                semconv.MESSAGING_MESSAGE_ID: job.id,
+                semconv.BABELQUEUE_ATTEMPTS: job.attempts,
+                **captured(job.headers, active),
+            }
+            self._start(
+                active.tracer,
+                self._run,
+                about,
+                headers=job.headers,
+                trace_id="",
+                created_at=job.created_at,
+            )
+        if active.instruments is not None:
+            self._tell_delivery(active.instruments, job.created_at, None)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the span with why the run ended, if that was before its handler did."""
+        super().__exit__(kind, self._run.ended or error, traceback)
+
+    def _finish(self, error: BaseException | None) -> None:
+        self._span.set_attribute(semconv.BABELQUEUE_OUTCOME, self._run.intended(error).value)
+        super()._finish(error)

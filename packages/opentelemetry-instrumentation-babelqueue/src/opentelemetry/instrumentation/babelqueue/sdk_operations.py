@@ -1,0 +1,295 @@
+"""The spans and metrics of what the SDK publishes and handles."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from opentelemetry import trace
+from opentelemetry.instrumentation.babelqueue import semconv
+from opentelemetry.instrumentation.babelqueue.contexts import (
+    asked,
+    given_context,
+    injected,
+    links_to,
+    stamp_of,
+)
+from opentelemetry.instrumentation.babelqueue.kinds import Process, Send
+from opentelemetry.instrumentation.babelqueue.operation import captured
+from opentelemetry.instrumentation.babelqueue.signals import Active
+from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer
+
+logger = logging.getLogger(__name__)
+
+_BY_STRATEGY = {"delete": "dropped", "release": "released", "dead_letter": "dead_lettered"}
+_SDK_SPANS = ("babelqueue.otel", "wrap_handler.<locals>.wrapped")
+
+
+class Call(NamedTuple):
+    """The arguments of a publish, with headers or without."""
+
+    urn: str
+    data: Any
+    headers: Mapping[str, str]
+    options: dict[str, Any]
+
+    @classmethod
+    def of(cls, args: tuple[Any, ...], kwargs: dict[str, Any], *, has_headers: bool) -> Call | None:
+        """Return them, or ``None`` for a call that the SDK itself had better refuse."""
+        names = ("urn", "data", "headers") if has_headers else ("urn", "data")
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        if len(args) > len(names) or not all(name in given for name in names):
+            return None
+        urn, data = given.pop("urn"), given.pop("data")
+        return cls(urn, data, given.pop("headers", None) or {}, given)
+
+    def made(self, send: Callable[..., Any], *headers: Mapping[str, str]) -> Any:  # noqa: ANN401
+        """Make the call."""
+        return send(self.urn, self.data, *headers, **self.options)
+
+
+class SdkPlace(NamedTuple):
+    """A queue of the SDK; of a server it tells only what its Redis transport lets see."""
+
+    queue: str
+    layout: str = ""
+    address: str = ""
+    port: int | None = None
+
+    @classmethod
+    def of(cls, app: Any, queue: str) -> SdkPlace:  # noqa: ANN401 - the SDK's
+        """Return where a queue is."""
+        transport = app.transport
+        pool = getattr(getattr(transport, "_redis", None), "connection_pool", None)
+        settings = getattr(pool, "connection_kwargs", None)
+        if not isinstance(settings, dict):
+            return cls(queue)
+        layout = "zset" if getattr(transport, "_laravel_compat", False) else "legacy"
+        if path := settings.get("path"):
+            return cls(queue, layout, str(path))
+        return cls(queue, layout, settings.get("host", "localhost"), settings.get("port", 6379))
+
+
+class Guarded:
+    """Enters an operation; what fails in it is logged and changes nothing."""
+
+    def __init__(self, operation: Any) -> None:  # noqa: ANN401 - an operation
+        """Prepare."""
+        self._operation = operation
+
+    def __enter__(self) -> Any:  # noqa: ANN401 - what the operation gives
+        """Enter; ``None`` when that failed."""
+        try:
+            return self._operation.__enter__()
+        except Exception:
+            self._operation = None
+            logger.exception("an operation of the babelqueue SDK is not traced")
+            return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave."""
+        if self._operation is None:
+            return
+        try:
+            self._operation.__exit__(kind, error, traceback)
+        except Exception:
+            logger.exception("an operation of the babelqueue SDK was not traced to its end")
+
+
+class SdkPublish(Send):
+    """Around a publish of the SDK."""
+
+    __slots__ = ("_call", "message_id")
+
+    def __init__(self, active: Active, app: Any, call: Call) -> None:  # noqa: ANN401 - the SDK's
+        """Prepare."""
+        super().__init__(active, SdkPlace.of(app, call.options.get("queue") or app.queue))
+        self._call = call
+        self.message_id: str | None = None
+
+    def __enter__(self) -> Call:
+        """Start the span, and return the call with its context in it."""
+        active, call, queue = self._active, self._call, self._place.queue
+        given = given_context(active, queue, call.headers)
+        if active.tracer is None or _is_current_producer(given):
+            self._enter()  # the SDK's own helper has made the span
+            return call
+        span = self._begin(active.tracer, given)
+        try:
+            origin = given if given.is_valid else span.get_span_context()
+            headers = call.headers
+            if not given.is_valid:
+                headers = {**injected(active, queue, span), **headers}
+            trace_id = call.options.get("trace_id") or stamp_of(active, queue, origin)
+            carrying = call._replace(
+                headers=headers, options={**call.options, "trace_id": trace_id}
+            )
+            self._tell(span, carrying)
+        except BaseException:
+            span.end()
+            raise
+        self._enter(span)
+        return carrying
+
+    def _begin(self, tracer: Tracer, given: SpanContext) -> Span:
+        call = self._call
+        about = {semconv.BABELQUEUE_URN: str(call.urn), **captured(call.headers, self._active)}
+        kind = SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER
+        return self._start(tracer, kind, links_to(given), about)
+
+    def _tell(self, span: Span, call: Call) -> None:
+        if not span.is_recording():
+            return
+        if trace_id := call.options.get("trace_id"):
+            span.set_attribute(semconv.MESSAGING_MESSAGE_CONVERSATION_ID, str(trace_id))
+        asked(self._active.options.publish_hook, span, call)
+
+    def _finish(self, error: BaseException | None) -> None:
+        if isinstance(self.message_id, str):
+            self._span.set_attribute(semconv.MESSAGING_MESSAGE_ID, self.message_id)
+        super()._finish(error)
+
+
+class RefusedError(Exception):
+    """A message that the SDK gave to no handler."""
+
+    def __init__(self, reason: str) -> None:
+        """Say why: ``poison`` or ``unknown_urn``."""
+        super().__init__(f"no handler was called: {reason}")
+        self.reason = reason
+
+
+class SdkProcess(Process):
+    """Around the handler of a message that the SDK dispatches."""
+
+    __slots__ = ("_app", "_envelope", "_received", "_refusal")
+
+    def __init__(
+        self,
+        active: Active,
+        app: Any,  # noqa: ANN401 - the SDK's
+        received: Any,  # noqa: ANN401 - the SDK's
+        refusal: RefusedError | None = None,
+    ) -> None:
+        """Prepare."""
+        super().__init__(active, SdkPlace.of(app, received.queue))
+        self._app = app
+        self._refusal = refusal
+        self._received = received
+        self._envelope = envelope_of(received.body)
+
+    def __enter__(self) -> None:
+        """Start the span, and count the delivery."""
+        active, envelope, received = self._active, self._envelope, self._received
+        meta = _mapping(envelope.get("meta"))
+        created_at = meta.get("created_at")
+        created_at = created_at if isinstance(created_at, int) else 0
+        if active.tracer is None:
+            self._enter()
+        else:
+            self._start(
+                active.tracer,
+                received,
+                self._about(envelope, meta),
+                headers=received.headers,
+                trace_id=_text(envelope.get("trace_id")),
+                created_at=created_at,
+            )
+            if self._span.is_recording():
+                asked(active.options.process_hook, self._span, received)
+        if active.instruments is not None:
+            self._tell_delivery(active.instruments, created_at, self._refusal)
+
+    def _about(self, envelope: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
+        about = {
+            semconv.BABELQUEUE_URN: self._received.route_urn or urn_of(envelope),
+            semconv.MESSAGING_MESSAGE_ID: _text(meta.get("id")),
+            semconv.MESSAGING_MESSAGE_CONVERSATION_ID: _text(envelope.get("trace_id")),
+        }
+        about = {key: value for key, value in about.items() if value}
+        if envelope:
+            about[semconv.BABELQUEUE_ATTEMPTS] = _attempts(envelope)
+        return {**about, **captured(self._received.headers, self._active)}
+
+    def _finish(self, error: BaseException | None) -> None:
+        self._span.set_attribute(semconv.BABELQUEUE_OUTCOME, self._intended(error))
+        super()._finish(error)
+
+    def _intended(self, error: BaseException | None) -> str:
+        """Return what becomes of the message, as the SDK decides it for a handler's failure."""
+        if error is None:
+            return "acked"
+        if not isinstance(error, Exception):
+            return "released"
+        if self._refusal is not None and (planned := self._planned(self._refusal)):
+            return planned
+        if _attempts(self._envelope) + 1 < self._app.max_attempts and self._envelope:
+            return "retried"
+        return "dead_lettered" if self._app.dead_letter_enabled else "dropped"
+
+    def _planned(self, refusal: RefusedError) -> str:
+        """Return what the SDK's strategy makes of a message without a handler, if it is that."""
+        strategy = self._app.on_unknown_urn
+        if refusal.reason == "poison" and getattr(self._app.transport, "classifies_poison", False):
+            return "dead_lettered"
+        if refusal.reason == "poison" and strategy == "release":
+            return ""
+        return _BY_STRATEGY.get(strategy, "")
+
+
+def refusal_of(received: Any) -> RefusedError:  # noqa: ANN401 - the SDK's
+    """Return why no handler was called for a message."""
+    known = urn_of(envelope_of(received.body)) and not received.route_urn.startswith("babelqueue:")
+    return RefusedError("unknown_urn" if known else "poison")
+
+
+def envelope_of(body: Any) -> Mapping[str, Any]:  # noqa: ANN401 - text or bytes
+    """Return the envelope in a body; an empty one when there is none."""
+    try:
+        return _mapping(json.loads(body))
+    except (TypeError, ValueError, RecursionError):
+        return {}
+
+
+def urn_of(envelope: Mapping[str, Any]) -> str:
+    """Return what an envelope is routed by."""
+    return _text(envelope.get("job")) or _text(envelope.get("urn"))
+
+
+def traced_by_the_sdk(handler: object) -> bool:
+    """Tell whether a handler makes a span of its own, with the SDK's ``otel.wrap_handler``."""
+    seen = handler
+    while seen is not None:
+        name = (getattr(seen, "__module__", ""), getattr(seen, "__qualname__", ""))
+        if name == _SDK_SPANS:
+            return True
+        seen = getattr(seen, "__wrapped__", None)
+    return False
+
+
+def _is_current_producer(given: SpanContext) -> bool:
+    """Tell whether headers name the current span, and it is a publish span already."""
+    current = trace.get_current_span()
+    kind = getattr(current, "kind", None)
+    return kind is SpanKind.PRODUCER and current.get_span_context().span_id == given.span_id
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _attempts(envelope: Mapping[str, Any]) -> int:
+    attempts = envelope.get("attempts")
+    return attempts if isinstance(attempts, int) else 0

@@ -1,0 +1,150 @@
+"""The spans and metrics around a delivery: taking a message, and ending its reservation."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.instrumentation.babelqueue import semconv
+from opentelemetry.instrumentation.babelqueue.contexts import (
+    Placement,
+    asked,
+    created_in,
+    links_to,
+)
+from opentelemetry.instrumentation.babelqueue.metrics import Instruments
+from opentelemetry.instrumentation.babelqueue.operation import Operation, captured
+from opentelemetry.instrumentation.babelqueue.processing import PLACEMENT, RECEIVED, about
+from opentelemetry.instrumentation.babelqueue.signals import Active
+from opentelemetry.trace import SpanKind
+
+from babelqueue_redis.envelope import Envelope
+from babelqueue_redis.steps import Receiving, Settling
+from babelqueue_redis.values import Outcome, Reservation
+from babelqueue_redis.verdict import verdict
+
+NAMES = {
+    Outcome.ACKED: "ack",
+    Outcome.DROPPED: "ack",
+    Outcome.RETRIED: "release",
+    Outcome.RELEASED: "release",
+    Outcome.DEAD_LETTERED: "dead_letter",
+}
+"""The operation that brings an outcome about."""
+
+
+class Settle(Operation):
+    """Around the command that ends a reservation. Its span is made when the options say so."""
+
+    __slots__ = ("_settling",)
+
+    operation_type = "settle"
+
+    def __init__(self, active: Active, settling: Settling) -> None:
+        """Prepare."""
+        super().__init__(active, settling.destination)
+        self._settling = settling
+
+    def __enter__(self) -> None:
+        """Start the span, if there is to be one."""
+        tracer = self._active.tracer
+        if tracer is None or not self._active.options.settle_spans:
+            self._enter()
+            return
+        place = self._hanging()
+        message_id = self._settling.message_id
+        told = {semconv.MESSAGING_MESSAGE_ID: message_id} if message_id else {}
+        span = tracer.start_span(
+            f"{self.operation} {self._settling.destination.queue}",
+            context=place.context,
+            kind=SpanKind.CLIENT,
+            links=place.links,
+            attributes=self._attributes(told),
+        )
+        self._enter(span, place.context)
+
+    @property
+    def operation(self) -> str:  # type: ignore[override]  # it depends on the outcome
+        """The operation that brings the intended outcome about."""
+        return NAMES[self._settling.intended]
+
+    def _hanging(self) -> Placement:
+        """Return where the span of the delivery is; a message given back unhandled has none."""
+        noted = self._settling.reservation.notes.get(PLACEMENT)
+        if isinstance(noted, Placement):
+            return noted
+        headers = self._settling.reservation.headers
+        queue = self._settling.destination.queue
+        created = created_in(self._active, queue, headers, trace_id="", name=self.operation)
+        return Placement(created.context, links_to(created.span_context))
+
+    def _finish(self, error: BaseException | None) -> None:
+        outcome = self._settling.outcome or self._settling.intended
+        self._span.set_attribute(semconv.BABELQUEUE_OUTCOME, outcome.value)
+        super()._finish(error)
+        if self._span.is_recording():
+            asked(self._active.options.settle_hook, self._span, self._settling)
+
+    def _measure(
+        self, instruments: Instruments, seconds: float, attributes: dict[str, Any]
+    ) -> None:
+        outcome = self._settling.outcome or self._settling.intended
+        attributes[semconv.BABELQUEUE_OUTCOME] = outcome.value
+        super()._measure(instruments, seconds, attributes)
+
+
+class Receive(Operation):
+    """Around a ``reserve()`` that a program called. There is a span only if a message came."""
+
+    __slots__ = ("_receiving", "_since")
+
+    operation = "receive"
+    operation_type = "receive"
+
+    def __init__(self, active: Active, receiving: Receiving) -> None:
+        """Prepare."""
+        super().__init__(active, receiving.destination)
+        self._receiving = receiving
+
+    def __enter__(self) -> None:
+        """Look at the clock; the span is made when it is known that there is one."""
+        self._since = time.time_ns()
+        self._enter()
+
+    def _finish(self, error: BaseException | None) -> None:
+        reservation = self._receiving.reservation
+        if reservation is not None:
+            self._tell(reservation)
+            reservation.notes[RECEIVED] = True
+        if reservation is not None or error is not None:
+            super()._finish(error)
+
+    def _measure(
+        self, instruments: Instruments, seconds: float, attributes: dict[str, Any]
+    ) -> None:
+        super()._measure(instruments, seconds, attributes)
+        if self._receiving.reservation is not None:
+            instruments.consumed.add(1, attributes, self._context)
+
+    def _tell(self, reservation: Reservation) -> None:
+        active, destination = self._active, self._receiving.destination
+        if active.tracer is None:
+            return
+        judged = None if reservation.poison else verdict(reservation.body)
+        envelope = judged if isinstance(judged, Envelope) else None
+        told = captured(reservation.headers, active) | (about(envelope) if envelope else {})
+        name = f"receive {destination.queue}"
+        trace_id = envelope.trace_id if envelope else ""
+        created = created_in(
+            active, destination.queue, reservation.headers, trace_id=trace_id, name=name
+        )
+        self._span = active.tracer.start_span(
+            name,
+            kind=SpanKind.CLIENT,
+            links=links_to(created.span_context),
+            attributes=self._attributes(told),
+            start_time=self._since,
+        )
+        self._context = trace.set_span_in_context(self._span, Context())
