@@ -68,11 +68,8 @@ class Driver:
             ConnectionLostError: There was no reply.
             CommandRefusedError: The reply was an error.
         """
-        if command.blocks:
-            replies = await self._trip((command,))
-        else:
-            replies = await self._to_its_end(self._trip((command,)))
-        result: T = replies[0]
+        trip = self._trip((command,))
+        result: T = (await (self._while_wanted if command.blocks else self._to_its_end)(trip))[0]
         return result
 
     async def run(self, op: Op[T]) -> T:
@@ -91,10 +88,7 @@ class Driver:
             raise
 
     async def close(self) -> None:
-        """Close the connection, when the command on it has ended, and wait until it is closed.
-
-        The next command opens a new one.
-        """
+        """Close the connection, when the command on it has ended. The next one opens a new one."""
         link = self._link
         if link is None:
             return
@@ -118,6 +112,22 @@ class Driver:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             await _ended(task)
+            raise
+
+    async def _while_wanted(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await ``work``; a cancellation ends it.
+
+        Before Python 3.12 ``wait_for``, which redis-py sends with, swallows a cancellation that
+        comes when it is done. This one is seen here, and the task is told until it heard.
+        """
+        task = self._keep(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            while not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([task], timeout=0.05)
             raise
 
     def _keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
