@@ -17,6 +17,7 @@ from babelqueue_redis import (
     PublishError,
     RedisConsumer,
     RedisPublisher,
+    RedisQueue,
 )
 from kit.redis_server import any_binary
 from tests.support.cluster import Cluster, cluster_in
@@ -76,9 +77,13 @@ def test_a_tagged_queue_goes_round(
     prefix = "queues:" if layout == "zset" else ""
     (letter,) = cluster.owner(f"{prefix}{name}").client.lrange(f"{prefix}{name}.dlq", 0, -1)
     assert json.loads(letter)["data"] == {"n": 2}
+    operator: RedisQueue = shell.make("queue", client, name, layout=layout)
+    assert (operator.counts().ready, operator.counts().dead) == (0, 1)
+    assert len(operator.redrive().moved) == 1
+    assert consumer.poll(1) is Outcome.RETRIED
 
 
-@pytest.mark.parametrize("what", ["publisher", "consumer"])
+@pytest.mark.parametrize("what", ["publisher", "consumer", "queue"])
 def test_a_name_without_a_tag_is_refused_and_one_with_it_is_named(
     cluster: Cluster, client_of: Callable[[int], Any], shell: Shell, layout: str, what: str
 ) -> None:
@@ -121,6 +126,22 @@ def test_a_tag_may_be_in_the_prefix(
     shell.make("publisher", client, "orders", **options).publish("urn:a", {})
     consumer = shell.make("consumer", client, "orders", {"urn:a": lambda _: None}, **options)
     assert consumer.poll(1) is Outcome.ACKED
+
+
+def test_jobs_with_a_tag_in_their_prefix_are_claimed_and_done(
+    cluster: Cluster, client_of: Callable[[int], Any], shell: Shell, queue: str
+) -> None:
+    """Whichever node the client knows; without a tag the store is refused."""
+    client = client_of(cluster.nodes[0].port)
+    with pytest.raises(ConfigurationError, match="hash tag"):
+        shell.make("job_store", client)
+    for start, node in enumerate(cluster.nodes):
+        store = shell.make("job_store", client_of(node.port), key_prefix=f"{{{queue}{start}}}:")
+        store.enqueue_many([("mail", {"n": 1}), ("mail", {"n": 2})])
+        claimed = store.claim_due(5, "worker", 30)
+        assert [job.payload["n"] for job in claimed] == [1, 2]
+        assert all(store.complete(job) for job in claimed)
+        assert store.count_by_status()["done"] == 2
 
 
 @pytest.mark.long

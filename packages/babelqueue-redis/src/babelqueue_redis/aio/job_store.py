@@ -41,7 +41,8 @@ class AsyncRedisJobStore:
     server's clock says what time it is, unless ``now=`` does.
 
     Args:
-        client: A ``redis.asyncio.Redis``, whose connection settings are used, or a URL.
+        client: A ``redis.asyncio.Redis`` or ``redis.asyncio.RedisCluster``, whose connection
+            settings are used, or a URL.
         key_prefix: What every key begins with. On a cluster it needs a hash tag.
         keep_done: Seconds that done and canceled jobs are kept before :meth:`reap_stuck` forgets
             them; ``None`` is for ever.
