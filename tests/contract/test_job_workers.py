@@ -530,6 +530,35 @@ def test_a_worker_cancelled_from_outside_gives_its_jobs_back(
     assert (status_of(jobs, job_id), read(jobs, job_id).attempts) == ("pending", 0)
 
 
+@pytest.mark.parametrize("ticks", range(4))
+def test_a_worker_cancelled_while_it_wakes_up_ends(
+    redis_url: str, prefix: str, jobs: RedisJobStore, ticks: int
+) -> None:
+    """At any turn of the loop after a handler's end; ``wait_for`` would swallow it at some."""
+    jobs.enqueue("a", 1)
+    registry = JobRegistry()
+
+    async def main() -> None:
+        ending = asyncio.Event()
+
+        @registry.job("a")
+        async def handle(payload: object) -> None:
+            for _ in range(10):  # by then the worker waits
+                await asyncio.sleep(0)
+            ending.set()
+
+        async with AsyncRedisJobStore(redis_url, key_prefix=prefix) as store:
+            task = asyncio.ensure_future(AsyncJobWorker(store, registry).run())
+            await ending.wait()
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(main())
+
+
 async def coroutine(payload: object) -> None:
     """A handler for asyncio."""
 

@@ -219,8 +219,11 @@ class AsyncJobWorker:
         """Wait until a handler has ended or something else is to be done; settle what ended."""
         claims = not self._stopping and len(self._runs) < self._options.concurrency
         wait = max(agenda.next(self._runs, claims=claims) - time.monotonic(), 0)
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), wait)
+        waking = asyncio.ensure_future(self._wake.wait())
+        try:  # no wait_for: before Python 3.12 it may swallow a cancellation
+            await asyncio.wait([waking], timeout=wait)
+        finally:
+            waking.cancel()
         self._wake.clear()
         settled = 0
         while self._ended:
