@@ -76,16 +76,18 @@ class SdkPlace(NamedTuple):
 class Guarded:
     """Enters an operation; what fails in it is logged and changes nothing."""
 
-    def __init__(self, operation: Any) -> None:  # noqa: ANN401 - an operation
-        """Prepare."""
-        self._operation = operation
+    def __init__(self, make: Callable[[], Any]) -> None:
+        """Prepare; what is to be entered is made later, for that may fail too."""
+        self._make = make
+        self.operation: Any = None
 
     def __enter__(self) -> Any:  # noqa: ANN401 - what the operation gives
         """Enter; ``None`` when that failed."""
         try:
-            return self._operation.__enter__()
+            self.operation = self._make()
+            return self.operation.__enter__()
         except Exception:
-            self._operation = None
+            self.operation = None
             logger.exception("an operation of the babelqueue SDK is not traced")
             return None
 
@@ -96,10 +98,10 @@ class Guarded:
         traceback: TracebackType | None,
     ) -> None:
         """Leave."""
-        if self._operation is None:
+        if self.operation is None:
             return
         try:
-            self._operation.__exit__(kind, error, traceback)
+            self.operation.__exit__(kind, error, traceback)
         except Exception:
             logger.exception("an operation of the babelqueue SDK was not traced to its end")
 
@@ -158,13 +160,30 @@ class SdkPublish(Send):
         super()._finish(error)
 
 
+_DEEPEST = 20
+"""How many wrappers of a handler are looked through."""
+
+
 class RefusedError(Exception):
     """A message that the SDK gave to no handler."""
 
-    def __init__(self, reason: str) -> None:
-        """Say why: ``poison`` or ``unknown_urn``."""
-        super().__init__(f"no handler was called: {reason}")
-        self.reason = reason
+    reason = ""
+
+    def __str__(self) -> str:
+        """Say why."""
+        return f"no handler was called: {self.reason}"
+
+
+class PoisonRefusedError(RefusedError):
+    """It is no envelope."""
+
+    reason = "poison"
+
+
+class UnknownUrnRefusedError(RefusedError):
+    """No handler takes its URN."""
+
+    reason = "unknown_urn"
 
 
 class SdkProcess(Process):
@@ -203,8 +222,12 @@ class SdkProcess(Process):
                 trace_id=_text(envelope.get("trace_id")),
                 created_at=created_at,
             )
-            if self._span.is_recording():
-                asked(active.options.process_hook, self._span, received)
+        self._entered(lambda: self._tell(created_at))
+
+    def _tell(self, created_at: int) -> None:
+        active = self._active
+        if self._span.is_recording():
+            asked(active.options.process_hook, self._span, self._received)
         if active.instruments is not None:
             self._tell_delivery(active.instruments, created_at, self._refusal)
 
@@ -248,7 +271,7 @@ class SdkProcess(Process):
 def refusal_of(received: Any) -> RefusedError:  # noqa: ANN401 - the SDK's
     """Return why no handler was called for a message."""
     known = urn_of(envelope_of(received.body)) and not received.route_urn.startswith("babelqueue:")
-    return RefusedError("unknown_urn" if known else "poison")
+    return UnknownUrnRefusedError() if known else PoisonRefusedError()
 
 
 def envelope_of(body: Any) -> Mapping[str, Any]:  # noqa: ANN401 - text or bytes
@@ -267,11 +290,14 @@ def urn_of(envelope: Mapping[str, Any]) -> str:
 def traced_by_the_sdk(handler: object) -> bool:
     """Tell whether a handler makes a span of its own, with the SDK's ``otel.wrap_handler``."""
     seen = handler
-    while seen is not None:
-        name = (getattr(seen, "__module__", ""), getattr(seen, "__qualname__", ""))
-        if name == _SDK_SPANS:
-            return True
-        seen = getattr(seen, "__wrapped__", None)
+    try:
+        for _ in range(_DEEPEST):
+            name = (getattr(seen, "__module__", ""), getattr(seen, "__qualname__", ""))
+            if name == _SDK_SPANS:
+                return True
+            seen = getattr(seen, "__wrapped__", None)
+    except Exception:  # noqa: BLE001 - an attribute of somebody else's
+        return False
     return False
 
 
