@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import importlib.util
+import inspect
 import logging
 import sys
 from collections.abc import Callable, Collection
@@ -17,13 +18,15 @@ from typing import Any
 
 import wrapt
 from opentelemetry.instrumentation.babelqueue.package import _instruments_sdk
-from opentelemetry.instrumentation.babelqueue.sdk_operations import (
+from opentelemetry.instrumentation.babelqueue.sdk_messages import (
     Call,
+    refusal_of,
+    traced_by_the_sdk,
+)
+from opentelemetry.instrumentation.babelqueue.sdk_operations import (
     Guarded,
     SdkProcess,
     SdkPublish,
-    refusal_of,
-    traced_by_the_sdk,
 )
 from opentelemetry.instrumentation.babelqueue.signals import Active, Signals
 from opentelemetry.instrumentation.dependencies import get_dependency_conflicts
@@ -121,8 +124,9 @@ class BabelQueueSdkInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the 
     def _is_the_sdks_own(self, app: Any) -> bool:  # noqa: ANN401 - the SDK's
         """Tell whether a publish may take the way with headers: nobody put another one there."""
         own = sys.modules[_MODULE].BabelQueue
+        static = inspect.getattr_static
         names = ("publish", "publish_with_headers")
-        return all(getattr(type(app), name, None) is getattr(own, name) for name in names)
+        return all(static(type(app), name) is static(own, name) for name in names)
 
     def _active(self) -> Active | None:
         return None if self._signals is None else self._signals.active()
