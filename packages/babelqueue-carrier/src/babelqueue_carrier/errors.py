@@ -29,8 +29,8 @@ def qualified_name(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return what ``error`` says; never raises, whatever its ``__str__`` does."""
+    """Return what ``error`` says, as text that can be UTF-8; never raises, whatever it does."""
     try:
-        return str(error)
+        return str(error).encode("utf-8", "backslashreplace").decode("utf-8")
     except Exception:  # noqa: BLE001 - it is somebody else's class
         return "(the exception has no printable message)"

@@ -49,56 +49,58 @@ class Hook:
 
     shows_traffic = False
 
-    def publishing(self, publication: Publication) -> AbstractContextManager[Publication] | None:
+    def publishing(self, publication: Publication) -> AbstractContextManager[Publication] | None:  # noqa: ARG002 - for who overrides it
         """Enclose one publish.
 
         The value of the ``with`` is what gets published: the publication, or a changed copy
         (:meth:`Publication.carrying <babelqueue_redis.values.Publication.carrying>`).
         """
-        return nullcontext(publication)
+        return None
 
     def publishing_many(
-        self, publications: tuple[Publication, ...]
+        self,
+        publications: tuple[Publication, ...],  # noqa: ARG002 - for who overrides it
     ) -> AbstractContextManager[tuple[Publication, ...]] | None:
         """Enclose one ``publish_many``; like :meth:`publishing`, for as many publications."""
-        return nullcontext(publications)
+        return None
 
-    def processing(self, delivery: Delivery) -> AbstractContextManager[object] | None:
+    def processing(self, delivery: Delivery) -> AbstractContextManager[object] | None:  # noqa: ARG002 - for who overrides it
         """Enclose the handling of one delivery, in the lane that runs the handler.
 
         It also encloses the refusal of poison and of unknown URNs, seen as a ``PoisonError`` or an
         ``UnknownUrnError``.
         """
-        return nullcontext(delivery)
+        return None
 
-    def settling(self, settling: Settling) -> AbstractContextManager[object] | None:
+    def settling(self, settling: Settling) -> AbstractContextManager[object] | None:  # noqa: ARG002 - for who overrides it
         """Enclose the command that ends a reservation, after the handling."""
-        return nullcontext(settling)
+        return None
 
-    def receiving(self, receiving: Receiving) -> AbstractContextManager[object] | None:
+    def receiving(self, receiving: Receiving) -> AbstractContextManager[object] | None:  # noqa: ARG002 - for who overrides it
         """Enclose a ``reserve()`` that the program called; ``poll()`` and ``run()`` make none."""
-        return nullcontext(receiving)
+        return None
 
-    def serving(self, serving: Serving) -> AbstractContextManager[object] | None:
+    def serving(self, serving: Serving) -> AbstractContextManager[object] | None:  # noqa: ARG002 - for who overrides it
         """Enclose a ``run()``, from before its first message until after its last."""
-        return nullcontext(serving)
+        return None
 
-    def enqueuing(self, job: NewJob) -> AbstractContextManager[NewJob] | None:
+    def enqueuing(self, job: NewJob) -> AbstractContextManager[NewJob] | None:  # noqa: ARG002 - for who overrides it
         """Enclose one ``enqueue`` of a job store; the value of the ``with`` is what is stored."""
-        return nullcontext(job)
+        return None
 
     def enqueuing_many(
-        self, jobs: tuple[NewJob, ...]
+        self,
+        jobs: tuple[NewJob, ...],  # noqa: ARG002 - for who overrides it
     ) -> AbstractContextManager[tuple[NewJob, ...]] | None:
         """Enclose one ``enqueue_many``; like :meth:`enqueuing`, for as many jobs."""
-        return nullcontext(jobs)
+        return None
 
-    def processing_job(self, run: JobRun) -> AbstractContextManager[object] | None:
+    def processing_job(self, run: JobRun) -> AbstractContextManager[object] | None:  # noqa: ARG002 - for who overrides it
         """Enclose the run of a job, in the thread or task that runs its handler.
 
         It also encloses the refusal of a payload, seen as a ``PayloadError``.
         """
-        return nullcontext(run)
+        return None
 
 
 def register(hook: Hook) -> None:

@@ -7,16 +7,14 @@ through an event that it has ended.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from babelqueue_redis import entropy, hooks
 from babelqueue_redis.aio.job_store import AsyncRedisJobStore
 from babelqueue_redis.aio.job_thread import called
+from babelqueue_redis.aio.shutdown import Listening
 from babelqueue_redis.errors import (
     BabelQueueError,
     LeaseLostError,
@@ -40,7 +38,6 @@ from babelqueue_redis.jobs.values import JobRun
 from babelqueue_redis.steps import Serving
 from babelqueue_redis.values import Outcome
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _FAREWELL = 1.0  # seconds that cancelled handlers have to end
 
 
@@ -126,14 +123,19 @@ class AsyncJobWorker:
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
         agenda = Agenda(self._options, time.monotonic())
         try:
-            with hooks.serving(Serving(self._store.server, lambda: None)), self._handling_signals():
-                while True:
-                    await self._work(agenda, should_continue or (lambda: True))
-                    if self._is_over(agenda):
-                        break
-                    handled += await self._settle_ended(agenda)
+            with (
+                hooks.serving(Serving(self._store.server, lambda: None)),
+                Listening(self._on_signal),
+            ):
+                try:
+                    while True:
+                        await self._work(agenda, should_continue or (lambda: True))
+                        if self._is_over(agenda):
+                            break
+                        handled += await self._settle_ended(agenda)
+                finally:  # before any hook takes its time: nothing extends the leases any more
+                    await self._give_back()
         finally:
-            await self._give_back()
             self._runs, self._loop = [], None
             self._running = self._stopping = self._hurrying = False
             await self._store.close()
@@ -219,11 +221,11 @@ class AsyncJobWorker:
         """Wait until a handler has ended or something else is to be done; settle what ended."""
         claims = not self._stopping and len(self._runs) < self._options.concurrency
         wait = max(agenda.next(self._runs, claims=claims) - time.monotonic(), 0)
-        waking = asyncio.ensure_future(self._wake.wait())
-        try:  # no wait_for: before Python 3.12 it may swallow a cancellation
-            await asyncio.wait([waking], timeout=wait)
+        alarm = asyncio.get_running_loop().call_later(wait, self._wake.set)
+        try:  # not wait_for(): before Python 3.12 that may swallow a cancellation
+            await self._wake.wait()
         finally:
-            waking.cancel()
+            alarm.cancel()
         self._wake.clear()
         settled = 0
         while self._ended:
@@ -275,24 +277,6 @@ class AsyncJobWorker:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_FAREWELL)
 
-    @contextlib.contextmanager
-    def _handling_signals(self) -> Iterator[None]:
-        """Turn SIGTERM and SIGINT into a graceful end; only the main thread can."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def on_signal() -> None:
-            self._hurrying = self._stopping
-            self.stop()
-
-        loop = asyncio.get_running_loop()
-        previous = {number: signal.getsignal(number) for number in _SIGNALS}
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, on_signal)
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                loop.remove_signal_handler(number)
-                signal.signal(number, handler)
+    def _on_signal(self) -> None:
+        self._hurrying = self._stopping
+        self.stop()

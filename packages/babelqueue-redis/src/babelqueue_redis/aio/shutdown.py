@@ -20,14 +20,49 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _STRIKE_AGAIN = 1.0
 """Seconds between cancellations of a handler that does not end."""
 
-_runs: list[Shutdown] = []
+_runs: list[Listening] = []
 _previous: dict[int, Any] = {}
 _owner = 0
 """The process whose runs those are; a forked child has none."""
 
 
+class Listening:
+    """Has a function called in the running loop at each signal, for the length of a ``with``.
+
+    Outside the main thread it does nothing.
+    """
+
+    def __init__(self, on_signal: Callable[[], None]) -> None:
+        """Keep the function."""
+        self._on_signal = on_signal
+        self._loop = asyncio.get_running_loop()
+
+    def __enter__(self) -> None:
+        """Listen to signals."""
+        global _owner  # noqa: PLW0603 - signals are the process's
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if not _runs:
+            _owner = os.getpid()
+            _previous.update({int(n): signal.signal(n, _tell_all) for n in _SIGNALS})
+        _runs.append(self)
+
+    def __exit__(self, *_: object) -> None:
+        """Give the signals back, if nobody else listens."""
+        if self in _runs:
+            _runs.remove(self)
+            if not _runs:
+                for number in _previous:
+                    _give_back(number)
+
+    def tell(self) -> None:
+        """Let the loop know that a signal came."""
+        with contextlib.suppress(RuntimeError):  # a loop that was closed under its run
+            self._loop.call_soon_threadsafe(self._on_signal)
+
+
 class Shutdown:
-    """The end of one run, entered around it. Outside the main thread it does nothing.
+    """The end of one consumer's run, entered around it.
 
     The first signal stops the loop and starts the clock. A second one, or the clock, cancels what
     the run awaits; the clock strikes until the run is over. Those cancellations end here.
@@ -51,16 +86,11 @@ class Shutdown:
         self._earlier_signals = itertools.count()
         self._strikes = 0
         self._clock: asyncio.TimerHandle | None = None
+        self._listening = Listening(self._on_signal)
 
     def __enter__(self) -> None:
         """Listen to signals."""
-        if threading.current_thread() is not threading.main_thread():
-            return
-        global _owner  # noqa: PLW0603 - signals are the process's
-        if not _runs:
-            _owner = os.getpid()
-            _previous.update({int(n): signal.signal(n, _tell_all) for n in _SIGNALS})
-        _runs.append(self)
+        self._listening.__enter__()
 
     def __exit__(
         self,
@@ -69,22 +99,13 @@ class Shutdown:
         _traceback: TracebackType | None,
     ) -> bool:
         """Give the signals back, and keep a cancellation that was ours."""
-        if self in _runs:
-            _runs.remove(self)
-            if not _runs:
-                for number in _previous:
-                    _give_back(number)
+        self._listening.__exit__()
         if self._clock is not None:
             self._clock.cancel()
         uncancel = getattr(self._task, "uncancel", lambda: 0)  # from Python 3.11 on
         for _ in range(self._strikes):
             uncancel()
         return self._strikes > 0 and kind is not None and issubclass(kind, asyncio.CancelledError)
-
-    def tell(self) -> None:
-        """Let the run's loop know that a signal came."""
-        with contextlib.suppress(RuntimeError):  # a loop that was closed under its run
-            self._loop.call_soon_threadsafe(self._on_signal)
 
     def _on_signal(self) -> None:
         self._stop()

@@ -130,14 +130,16 @@ class JobWorker:
         agenda = Agenda(self._options, time.monotonic())
         try:
             with hooks.serving(Serving(self._store.server, lambda: None)), self._handling_signals():
-                while True:
-                    self._work(agenda, should_continue or (lambda: True))
-                    if self._is_over(agenda):
-                        break
-                    handled += self._settle_ended(agenda)
+                try:
+                    while True:
+                        self._work(agenda, should_continue or (lambda: True))
+                        if self._is_over(agenda):
+                            break
+                        handled += self._settle_ended(agenda)
+                finally:  # before any hook takes its time: nothing extends the leases any more
+                    self._give_back()
+                    self._lanes.end()
         finally:
-            self._give_back()
-            self._lanes.end()
             self._runs = []
             self._running = self._stopping = self._hurrying = False
             self._store.close()
@@ -278,7 +280,8 @@ class JobWorker:
 
         def on_signal(number: int, _frame: FrameType | None) -> None:
             if os.getpid() != pid:  # a child that a handler forked: not ours to shut down
-                signal.signal(number, previous[number] or signal.SIG_DFL)
+                handler = previous[number]
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
                 signal.raise_signal(number)
                 return
             self._hurrying = self._stopping
@@ -289,4 +292,4 @@ class JobWorker:
             yield
         finally:
             for number, handler in previous.items():
-                signal.signal(number, handler)
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)

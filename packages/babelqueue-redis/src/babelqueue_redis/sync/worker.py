@@ -249,7 +249,7 @@ class _Shutdown:
         os.write(self._mouth, b"\0")
         self._clock.join()
         for number, handler in self._previous.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         os.close(self._ears)
         os.close(self._mouth)
 

@@ -102,7 +102,7 @@ class Options:
                 continue
             try:
                 chosen[name] = convert(value)
-            except (TypeError, ValueError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever conversions raise
                 logger.error("option %s cannot be %r: %s", name, value, error)  # noqa: TRY400 - its message says all
         return cls(**chosen)
 

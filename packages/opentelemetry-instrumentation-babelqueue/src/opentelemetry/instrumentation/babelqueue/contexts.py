@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from asyncio import CancelledError
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -120,7 +121,7 @@ def asked(function: Function | None, *args: object) -> Any:  # noqa: ANN401 - wh
         return None
     try:
         return function(*args)
-    except Exception:
+    except (Exception, CancelledError, GeneratorExit, SystemExit):
         logger.exception("%r failed; it changes nothing", function)
         return None
 

@@ -7,7 +7,12 @@ from types import TracebackType
 from typing import Any
 
 from opentelemetry.instrumentation.babelqueue import semconv
-from opentelemetry.instrumentation.babelqueue.contexts import given_context, injected, links_to
+from opentelemetry.instrumentation.babelqueue.contexts import (
+    asked,
+    given_context,
+    injected,
+    links_to,
+)
 from opentelemetry.instrumentation.babelqueue.kinds import Process, Send
 from opentelemetry.instrumentation.babelqueue.operation import captured
 from opentelemetry.instrumentation.babelqueue.signals import Active, Signals
@@ -145,8 +150,14 @@ class ProcessJob(Process):
                 trace_id="",
                 created_at=job.created_at,
             )
+        self._entered(self._tell)
+
+    def _tell(self) -> None:
+        active, run = self._active, self._run
+        if self._span.is_recording():
+            asked(active.options.process_hook, self._span, run)
         if active.instruments is not None:
-            self._tell_delivery(active.instruments, job.created_at, None)
+            self._tell_delivery(active.instruments, run.job.created_at, None)
 
     def __exit__(
         self,

@@ -99,6 +99,9 @@ class Gauges:
                 yield Observation(count, {**attributes, semconv.BABELQUEUE_STATE: state})
 
 
+GAUGES = Gauges()
+"""Those of the process: a meter keeps the first gauge of a name, and with it what that asks."""
+
 _STATES = {
     "legacy": ("ready", "reserved", "dead"),
     "zset": ("ready", "delayed", "reserved", "dead"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 import traceback as tracebacks
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -18,6 +19,8 @@ from opentelemetry.instrumentation.babelqueue.signals import SCOPE, Active
 from opentelemetry.trace import INVALID_SPAN, Span, Status, StatusCode
 
 from babelqueue_carrier.errors import message_of, qualified_name
+
+logger = logging.getLogger(__name__)
 
 _REASONS = ("poison", "unknown_urn")
 """What ``error.type`` says of a message or job that no handler was given, in place of a class."""
@@ -100,8 +103,19 @@ class Operation:
         self._forks = _forks
         self._started = time.perf_counter()
         if span is not INVALID_SPAN:
-            self._context = trace.set_span_in_context(span, parent)
+            around = {**context.get_current(), **(parent or {})}  # what others keep there stays
+            self._context = trace.set_span_in_context(span, Context(around))
             self._token = context.attach(self._context)
+
+    def _entered(self, tell: Callable[[], None]) -> None:
+        """Do what may fail once the span is current, without leaking it."""
+        try:
+            tell()
+        except Exception:
+            logger.exception("something is not told of %s %s", self.operation, self._place.queue)
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
 
     def _common(self) -> dict[str, Any]:
         """Return the attributes that spans and metrics share."""
@@ -172,7 +186,7 @@ def captured(headers: Mapping[str, str], active: Active) -> dict[str, Any]:
 
 def error_type(error: BaseException) -> str:
     """Return what ``error.type`` says of an error."""
-    reason = getattr(error, "reason", None)
+    reason = vars(type(error)).get("reason")  # of the class: what an instance says may be anything
     return reason if reason in _REASONS else qualified_name(error)
 
 
@@ -189,7 +203,7 @@ def record_error(  # noqa: PLR0913, PLR0917 - all that an error is told with
         span.set_attribute(semconv.ERROR_TYPE, failure)
         span.set_status(Status(StatusCode.ERROR, message_of(error)))
     if active.options.exception_logs:
-        stack = tracebacks.format_exception(type(error), error, error.__traceback__)
+        stack = "".join(tracebacks.format_exception(type(error), error, error.__traceback__))
         active.signals.logger().emit(
             context=where,
             severity_number=operation.severity,
@@ -197,7 +211,9 @@ def record_error(  # noqa: PLR0913, PLR0917 - all that an error is told with
             attributes={
                 semconv.EXCEPTION_TYPE: qualified_name(error),
                 semconv.EXCEPTION_MESSAGE: message_of(error),
-                semconv.EXCEPTION_STACKTRACE: "".join(stack),
+                semconv.EXCEPTION_STACKTRACE: "".join(stack)
+                .encode("utf-8", "backslashreplace")
+                .decode("utf-8"),
             },
         )
     if active.options.exception_events and span.is_recording():

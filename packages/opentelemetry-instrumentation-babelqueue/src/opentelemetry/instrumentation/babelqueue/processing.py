@@ -38,10 +38,15 @@ class Processing(Process):
             self._enter()
         else:
             self._begin(active.tracer, envelope, created_at)
+        self._entered(lambda: self._tell(created_at))
+
+    def _tell(self, created_at: int) -> None:
+        delivery, active = self._delivery, self._active
+        if self._span.is_recording():
+            asked(active.options.process_hook, self._span, delivery)
         if active.instruments is not None:
-            received = RECEIVED in self._delivery.reservation.notes
-            refusal = self._delivery.refusal
-            self._tell_delivery(active.instruments, created_at, refusal, counted=received)
+            received = RECEIVED in delivery.reservation.notes
+            self._tell_delivery(active.instruments, created_at, delivery.refusal, counted=received)
 
     def _begin(self, tracer: Tracer, envelope: Envelope | None, created_at: int) -> None:
         delivery, active = self._delivery, self._active
@@ -55,8 +60,6 @@ class Processing(Process):
         )
         if active.options.settle_spans and self._context is not None:
             delivery.reservation.notes[PLACEMENT] = Placement(self._context, place.links)
-        if self._span.is_recording():
-            asked(active.options.process_hook, self._span, delivery)
 
     def _about(self, envelope: Envelope | None) -> dict[str, Any]:
         attributes: dict[str, Any] = captured(self._delivery.headers, self._active)

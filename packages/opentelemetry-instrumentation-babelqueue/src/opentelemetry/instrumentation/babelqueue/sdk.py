@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import importlib.util
+import inspect
 import logging
 import sys
 from collections.abc import Callable, Collection
@@ -17,13 +18,15 @@ from typing import Any
 
 import wrapt
 from opentelemetry.instrumentation.babelqueue.package import _instruments_sdk
-from opentelemetry.instrumentation.babelqueue.sdk_operations import (
+from opentelemetry.instrumentation.babelqueue.sdk_messages import (
     Call,
+    refusal_of,
+    traced_by_the_sdk,
+)
+from opentelemetry.instrumentation.babelqueue.sdk_operations import (
     Guarded,
     SdkProcess,
     SdkPublish,
-    refusal_of,
-    traced_by_the_sdk,
 )
 from opentelemetry.instrumentation.babelqueue.signals import Active, Signals
 from opentelemetry.instrumentation.dependencies import get_dependency_conflicts
@@ -102,12 +105,13 @@ class BabelQueueSdkInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the 
             for name, wrapper in self._wrappers().items():
                 wrapt.wrap_function_wrapper(module, f"BabelQueue.{name}", wrapper)
         except Exception:
-            self._unwrap(module)
             logger.exception("the babelqueue SDK is not instrumented")
+            self._unwrap(module)
 
     def _unwrap(self, module: ModuleType) -> None:
-        for name in self._wrappers():
-            unwrap(module.BabelQueue, name)
+        target = getattr(module, "BabelQueue", None)
+        for name in self._wrappers() if target is not None else ():
+            unwrap(target, name)
 
     def _wrappers(self) -> dict[str, Wrapped]:
         return {
@@ -116,6 +120,13 @@ class BabelQueueSdkInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the 
             "dispatch": self._dispatching,
             "_invoke": self._invoking,
         }
+
+    def _is_the_sdks_own(self, app: Any) -> bool:  # noqa: ANN401 - the SDK's
+        """Tell whether a publish may take the way with headers: nobody put another one there."""
+        own = sys.modules[_MODULE].BabelQueue
+        static = inspect.getattr_static
+        names = ("publish", "publish_with_headers")
+        return all(static(type(app), name) is static(own, name) for name in names)
 
     def _active(self) -> Active | None:
         return None if self._signals is None else self._signals.active()
@@ -134,18 +145,19 @@ class BabelQueueSdkInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the 
         call = Call.of(args, kwargs, has_headers=has_headers)
         if active is None or call is None or _publisher.get() is app:
             return wrapped(*args, **kwargs)
-        operation = SdkPublish(active, app, call)
         token = _publisher.set(app)
         try:
-            with Guarded(operation) as carrying:
+            guarded = Guarded(lambda: SdkPublish(active, app, call))
+            with guarded as carrying:
                 if carrying is None:
-                    sent = wrapped(*args, **kwargs)
-                elif carrying.headers or has_headers:
-                    send = wrapped if has_headers else app.publish_with_headers
-                    sent = carrying.made(send, carrying.headers)
+                    return wrapped(*args, **kwargs)
+                if has_headers:
+                    sent = carrying.made(wrapped, carrying.headers)
+                elif carrying.headers and self._is_the_sdks_own(app):
+                    sent = carrying.made(app.publish_with_headers, carrying.headers)
                 else:
                     sent = carrying.made(wrapped)
-                operation.message_id = sent
+                guarded.operation.message_id = sent
             return sent
         finally:
             _publisher.reset(token)
@@ -163,11 +175,19 @@ class BabelQueueSdkInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the 
         finally:
             _dispatch.reset(token)
         if not dispatch.invoked:
-            refusal = refusal_of(received)
-            guarded = Guarded(SdkProcess(active, app, received, refusal))
-            guarded.__enter__()
-            guarded.__exit__(type(refusal), refusal, None)
+            self._refused(active, app, received)
         return result
+
+    def _refused(self, active: Active, app: Any, received: Any) -> None:  # noqa: ANN401 - the SDK's
+        """Tell of a message that no handler was called for."""
+        try:
+            refusal = refusal_of(received)
+        except Exception:
+            logger.exception("a refused message is not traced")
+            return
+        guarded = Guarded(lambda: SdkProcess(active, app, received, refusal))
+        guarded.__enter__()
+        guarded.__exit__(type(refusal), refusal, None)
 
     def _invoking(self, wrapped: Wrapped, app: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
         """Call a handler in a span: what it raises is seen here, for the dispatch swallows it."""
@@ -177,5 +197,5 @@ class BabelQueueSdkInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the 
         dispatch.invoked = True
         if traced_by_the_sdk(args[0] if args else kwargs.get("handler")):
             active = active.without_spans()
-        with Guarded(SdkProcess(active, app, dispatch.received)):
+        with Guarded(lambda: SdkProcess(active, app, dispatch.received)):
             return wrapped(*args, **kwargs)

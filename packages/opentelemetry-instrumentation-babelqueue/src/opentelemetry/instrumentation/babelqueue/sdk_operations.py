@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.instrumentation.babelqueue import semconv
@@ -19,73 +18,39 @@ from opentelemetry.instrumentation.babelqueue.contexts import (
 )
 from opentelemetry.instrumentation.babelqueue.kinds import Process, Send
 from opentelemetry.instrumentation.babelqueue.operation import captured
+from opentelemetry.instrumentation.babelqueue.sdk_messages import (
+    Call,
+    RefusedError,
+    SdkPlace,
+    attempts,
+    envelope_of,
+    mapping,
+    text,
+    urn_of,
+)
 from opentelemetry.instrumentation.babelqueue.signals import Active
 from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer
 
 logger = logging.getLogger(__name__)
 
 _BY_STRATEGY = {"delete": "dropped", "release": "released", "dead_letter": "dead_lettered"}
-_SDK_SPANS = ("babelqueue.otel", "wrap_handler.<locals>.wrapped")
-
-
-class Call(NamedTuple):
-    """The arguments of a publish, with headers or without."""
-
-    urn: str
-    data: Any
-    headers: Mapping[str, str]
-    options: dict[str, Any]
-
-    @classmethod
-    def of(cls, args: tuple[Any, ...], kwargs: dict[str, Any], *, has_headers: bool) -> Call | None:
-        """Return them, or ``None`` for a call that the SDK itself had better refuse."""
-        names = ("urn", "data", "headers") if has_headers else ("urn", "data")
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        if len(args) > len(names) or not all(name in given for name in names):
-            return None
-        urn, data = given.pop("urn"), given.pop("data")
-        return cls(urn, data, given.pop("headers", None) or {}, given)
-
-    def made(self, send: Callable[..., Any], *headers: Mapping[str, str]) -> Any:  # noqa: ANN401
-        """Make the call."""
-        return send(self.urn, self.data, *headers, **self.options)
-
-
-class SdkPlace(NamedTuple):
-    """A queue of the SDK; of a server it tells only what its Redis transport lets see."""
-
-    queue: str
-    layout: str = ""
-    address: str = ""
-    port: int | None = None
-
-    @classmethod
-    def of(cls, app: Any, queue: str) -> SdkPlace:  # noqa: ANN401 - the SDK's
-        """Return where a queue is."""
-        transport = app.transport
-        pool = getattr(getattr(transport, "_redis", None), "connection_pool", None)
-        settings = getattr(pool, "connection_kwargs", None)
-        if not isinstance(settings, dict):
-            return cls(queue)
-        layout = "zset" if getattr(transport, "_laravel_compat", False) else "legacy"
-        if path := settings.get("path"):
-            return cls(queue, layout, str(path))
-        return cls(queue, layout, settings.get("host", "localhost"), settings.get("port", 6379))
 
 
 class Guarded:
     """Enters an operation; what fails in it is logged and changes nothing."""
 
-    def __init__(self, operation: Any) -> None:  # noqa: ANN401 - an operation
-        """Prepare."""
-        self._operation = operation
+    def __init__(self, make: Callable[[], Any]) -> None:
+        """Prepare; what is to be entered is made later, for that may fail too."""
+        self._make = make
+        self.operation: Any = None
 
     def __enter__(self) -> Any:  # noqa: ANN401 - what the operation gives
         """Enter; ``None`` when that failed."""
         try:
-            return self._operation.__enter__()
+            self.operation = self._make()
+            return self.operation.__enter__()
         except Exception:
-            self._operation = None
+            self.operation = None
             logger.exception("an operation of the babelqueue SDK is not traced")
             return None
 
@@ -96,10 +61,10 @@ class Guarded:
         traceback: TracebackType | None,
     ) -> None:
         """Leave."""
-        if self._operation is None:
+        if self.operation is None:
             return
         try:
-            self._operation.__exit__(kind, error, traceback)
+            self.operation.__exit__(kind, error, traceback)
         except Exception:
             logger.exception("an operation of the babelqueue SDK was not traced to its end")
 
@@ -158,15 +123,6 @@ class SdkPublish(Send):
         super()._finish(error)
 
 
-class RefusedError(Exception):
-    """A message that the SDK gave to no handler."""
-
-    def __init__(self, reason: str) -> None:
-        """Say why: ``poison`` or ``unknown_urn``."""
-        super().__init__(f"no handler was called: {reason}")
-        self.reason = reason
-
-
 class SdkProcess(Process):
     """Around the handler of a message that the SDK dispatches."""
 
@@ -189,7 +145,7 @@ class SdkProcess(Process):
     def __enter__(self) -> None:
         """Start the span, and count the delivery."""
         active, envelope, received = self._active, self._envelope, self._received
-        meta = _mapping(envelope.get("meta"))
+        meta = mapping(envelope.get("meta"))
         created_at = meta.get("created_at")
         created_at = created_at if isinstance(created_at, int) else 0
         if active.tracer is None:
@@ -200,23 +156,27 @@ class SdkProcess(Process):
                 received,
                 self._about(envelope, meta),
                 headers=received.headers,
-                trace_id=_text(envelope.get("trace_id")),
+                trace_id=text(envelope.get("trace_id")),
                 created_at=created_at,
             )
-            if self._span.is_recording():
-                asked(active.options.process_hook, self._span, received)
+        self._entered(lambda: self._tell(created_at))
+
+    def _tell(self, created_at: int) -> None:
+        active = self._active
+        if self._span.is_recording():
+            asked(active.options.process_hook, self._span, self._received)
         if active.instruments is not None:
             self._tell_delivery(active.instruments, created_at, self._refusal)
 
     def _about(self, envelope: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
         about = {
             semconv.BABELQUEUE_URN: self._received.route_urn or urn_of(envelope),
-            semconv.MESSAGING_MESSAGE_ID: _text(meta.get("id")),
-            semconv.MESSAGING_MESSAGE_CONVERSATION_ID: _text(envelope.get("trace_id")),
+            semconv.MESSAGING_MESSAGE_ID: text(meta.get("id")),
+            semconv.MESSAGING_MESSAGE_CONVERSATION_ID: text(envelope.get("trace_id")),
         }
         about = {key: value for key, value in about.items() if value}
         if envelope:
-            about[semconv.BABELQUEUE_ATTEMPTS] = _attempts(envelope)
+            about[semconv.BABELQUEUE_ATTEMPTS] = attempts(envelope)
         return {**about, **captured(self._received.headers, self._active)}
 
     def _finish(self, error: BaseException | None) -> None:
@@ -231,7 +191,7 @@ class SdkProcess(Process):
             return "released"
         if self._refusal is not None and (planned := self._planned(self._refusal)):
             return planned
-        if _attempts(self._envelope) + 1 < self._app.max_attempts and self._envelope:
+        if attempts(self._envelope) + 1 < self._app.max_attempts and self._envelope:
             return "retried"
         return "dead_lettered" if self._app.dead_letter_enabled else "dropped"
 
@@ -245,51 +205,8 @@ class SdkProcess(Process):
         return _BY_STRATEGY.get(strategy, "")
 
 
-def refusal_of(received: Any) -> RefusedError:  # noqa: ANN401 - the SDK's
-    """Return why no handler was called for a message."""
-    known = urn_of(envelope_of(received.body)) and not received.route_urn.startswith("babelqueue:")
-    return RefusedError("unknown_urn" if known else "poison")
-
-
-def envelope_of(body: Any) -> Mapping[str, Any]:  # noqa: ANN401 - text or bytes
-    """Return the envelope in a body; an empty one when there is none."""
-    try:
-        return _mapping(json.loads(body))
-    except (TypeError, ValueError, RecursionError):
-        return {}
-
-
-def urn_of(envelope: Mapping[str, Any]) -> str:
-    """Return what an envelope is routed by."""
-    return _text(envelope.get("job")) or _text(envelope.get("urn"))
-
-
-def traced_by_the_sdk(handler: object) -> bool:
-    """Tell whether a handler makes a span of its own, with the SDK's ``otel.wrap_handler``."""
-    seen = handler
-    while seen is not None:
-        name = (getattr(seen, "__module__", ""), getattr(seen, "__qualname__", ""))
-        if name == _SDK_SPANS:
-            return True
-        seen = getattr(seen, "__wrapped__", None)
-    return False
-
-
 def _is_current_producer(given: SpanContext) -> bool:
     """Tell whether headers name the current span, and it is a publish span already."""
     current = trace.get_current_span()
     kind = getattr(current, "kind", None)
     return kind is SpanKind.PRODUCER and current.get_span_context().span_id == given.span_id
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _attempts(envelope: Mapping[str, Any]) -> int:
-    attempts = envelope.get("attempts")
-    return attempts if isinstance(attempts, int) else 0

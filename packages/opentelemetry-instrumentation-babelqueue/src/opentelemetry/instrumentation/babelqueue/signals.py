@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
+import threading
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from opentelemetry import _logs, metrics, trace
 from opentelemetry.instrumentation.babelqueue import semconv
 from opentelemetry.instrumentation.babelqueue.config import Options
-from opentelemetry.instrumentation.babelqueue.metrics import Gauges, Instruments
+from opentelemetry.instrumentation.babelqueue.metrics import GAUGES, Instruments
 from opentelemetry.instrumentation.babelqueue.version import __version__
 from opentelemetry.instrumentation.utils import is_instrumentation_enabled
 from opentelemetry.metrics import _internal
@@ -21,7 +23,7 @@ logger = logging.getLogger(__name__)
 SCOPE = "opentelemetry.instrumentation.babelqueue"
 _NAMED_PROVIDERS = ("OTEL_PYTHON_TRACER_PROVIDER", "OTEL_PYTHON_METER_PROVIDER")
 FLUSH_MILLIS = 5000
-"""How long a worker's end waits for each provider to hand over what it has."""
+"""How long a worker's end waits for providers to hand over what they have."""
 
 
 class Active(NamedTuple):
@@ -58,9 +60,10 @@ class Signals:
     ) -> None:
         """Keep them; nothing is made yet."""
         self.options = options
-        self.gauges = Gauges()
+        self.gauges = GAUGES
         self._given = (tracer_provider, meter_provider, logger_provider)
         self._made: tuple[object, object, Active | None] | None = None
+        self._failed = False
         self._named = any(name in os.environ for name in _NAMED_PROVIDERS)
 
     @classmethod
@@ -75,11 +78,17 @@ class Signals:
         That is the case while instrumentation is suppressed, and while the providers are still the
         API's own or the SDK is disabled: then nothing is built and nothing is injected.
         """
-        tracers = self._given[0] or self._global(trace, "_TRACER_PROVIDER")
-        meters = self._given[1] or self._global(_internal, "_METER_PROVIDER")
-        made = self._made
-        if made is None or made[0] is not tracers or made[1] is not meters:
-            made = self._made = (tracers, meters, self._active_of(tracers, meters))
+        try:
+            tracers = self._given[0] or self._global(trace, "_TRACER_PROVIDER")
+            meters = self._given[1] or self._global(_internal, "_METER_PROVIDER")
+            made = self._made
+            if made is None or made[0] is not tracers or made[1] is not meters:
+                made = self._made = (tracers, meters, self._active_of(tracers, meters))
+        except Exception:
+            if not self._failed:
+                self._failed = True
+                logger.exception("there is no telemetry: a provider fails")
+            return None
         return made[2] if made[2] is not None and is_instrumentation_enabled() else None
 
     def _global(self, module: Any, variable: str) -> Any:  # noqa: ANN401 - a provider
@@ -98,7 +107,19 @@ class Signals:
         return provider.get_logger(SCOPE, __version__, schema_url=semconv.SCHEMA_URL)
 
     def flush(self) -> None:
-        """Have every provider that can do so hand over what it has."""
+        """Have every provider that can do so hand over what it has.
+
+        Providers take the time they want, whatever they are told, so they do it in a thread of
+        their own. It is waited for, but not where that would hold up an event loop.
+        """
+        thread = threading.Thread(target=self._flush, name="babelqueue-flush", daemon=True)
+        thread.start()
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            thread.join(FLUSH_MILLIS / 1000)
+
+    def _flush(self) -> None:
         providers: tuple[Any, ...] = (
             self._given[0] or trace.get_tracer_provider(),
             self._given[1] or metrics.get_meter_provider(),
@@ -121,7 +142,11 @@ class Signals:
     def _tracer(self, provider: trace.TracerProvider | None) -> trace.Tracer | None:
         if provider is None or _is_the_apis(provider):
             return None
-        tracer = provider.get_tracer(SCOPE, __version__, schema_url=semconv.SCHEMA_URL)
+        try:
+            tracer = provider.get_tracer(SCOPE, __version__, schema_url=semconv.SCHEMA_URL)
+        except Exception:
+            logger.exception("there are no spans")
+            return None
         return None if isinstance(tracer, trace.NoOpTracer) else tracer
 
     def _instruments(self, provider: metrics.MeterProvider | None) -> Instruments | None:
