@@ -21,12 +21,7 @@ PACKAGES = (
 PROJECT = nox.project.load_toml("pyproject.toml")
 SMOKE = (
     "tests/unit",
-    "tests/contract/test_publish.py",
-    "tests/contract/test_consume.py",
-    "tests/contract/test_driver.py",
-    "tests/contract/test_asyncio.py",
-    "tests/contract/test_zset.py",
-    "tests/contract/test_faults.py",
+    "tests/contract",
     "tests/otel",
     "tests/test_examples.py",
 )
