@@ -182,7 +182,9 @@ def test_everything_is_as_the_conventions_say(
     with instrumented(monkeypatch, TracerProvider(), **options) as spans:
         found = all_that_is_emitted(publisher, consumer_of, store, metrics)
         seen = {check(span, queue) for span in spans.all}
+        told = {key for span in spans.all for key in span.attributes or {}}
     assert seen == set(SPANS)
+    assert told == set(TYPES)
     assert set(found) == set(METRICS)
     metric: Any
     for name, metric in found.items():

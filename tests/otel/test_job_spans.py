@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from opentelemetry import baggage, context, trace
+from opentelemetry.instrumentation.redis import RedisInstrumentor
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
@@ -244,8 +246,17 @@ def test_run_once_makes_a_root_span(spans: Spans, jobs: RedisJobStore, redis_url
     assert (taken.name, taken.parent, taken.links) == ("process a", None, ())
 
 
+@pytest.fixture
+def _redis_seen(spans: Spans) -> Iterator[None]:
+    """redis-py instrumented."""
+    RedisInstrumentor().instrument(tracer_provider=trace.get_tracer_provider())
+    yield
+    RedisInstrumentor().uninstrument()
+
+
+@pytest.mark.usefixtures("_redis_seen")
 def test_an_idle_worker_makes_no_span(spans: Spans, kind: str, redis_url: str, prefix: str) -> None:
-    """Neither its claims nor its heartbeats nor its reaping do."""
+    """Neither its claims nor its heartbeats nor its reaping do, with redis-py instrumented."""
     asked = iter(range(20))
     registry = registry_of(lambda payload: None)
     options: dict[str, Any] = {"poll_interval": 0.001, "reap_interval": 0.001, "lease": 0.003}

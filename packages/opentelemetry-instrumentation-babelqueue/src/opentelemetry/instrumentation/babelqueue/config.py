@@ -47,7 +47,8 @@ class Options:
     Attributes:
         mode: How a ``process`` span hangs on the message's creation context: ``parent``, in its
             trace; ``link``, in a trace of its own, with its baggage; ``none``. Or a function that
-            is given each delivery and returns one of those. It is linked in the first two.
+            is given each ``Delivery`` or ``JobRun`` and returns one of those. It is linked in the
+            first two.
         max_parent_age: Seconds after which a message's span is linked only, in place of ``parent``.
         headerless: The trace of a message without headers: the one its ``trace_id`` names, or
             ``none``, a new one.
@@ -62,8 +63,8 @@ class Options:
             for one. ``*`` is all of them, here and below.
         queues_without_baggage: Queues whose messages are given no baggage, nor asked for it.
         gauged_queues: Queues whose length is told by the workers that serve them.
-        publish_hook: Called with the span and the ``Publication`` when one is created.
-        process_hook: Called with the span and the ``Delivery`` before its handler runs.
+        publish_hook: Called with the span and the ``Publication`` when one is made; not for jobs.
+        process_hook: Called with the span and the ``Delivery``, or a ``JobRun``, before a handler.
         settle_hook: Called with the span and the ``Settling`` once that has ended.
         exception_signal: ``logs`` tells exceptions as log events, ``logs/dup`` as those and as
             span events; else they are span events. Its variable is the one that all
