@@ -319,6 +319,46 @@ def test_a_job_whose_hash_vanished_is_cleaned(
     assert list(client.scan_iter(match=f"{prefix}*")) == []
 
 
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_key_of_another_type_in_a_jobs_place_stops_nobody(
+    jobs: RedisJobStore, client: Client, prefix: str, status: str
+) -> None:
+    """It is no job: its id is forgotten, whoever meets it, and the jobs beside it are served."""
+    index = f"{prefix}{'due' if status == 'pending' else status}"
+    if status not in {"pending", "claimed"}:
+        index = f"{prefix}finished:{status}"
+    jobs.enqueue("a", 1, run_at=10, now=0)
+    client.set(f"{prefix}job:zz", "x")
+    meetings: list[Callable[[], object]] = [
+        *(lambda: jobs.list(status), lambda: jobs.reindex(now=9)),
+        *((lambda: jobs.claim_due(1, "w", 60, now=9),) if status == "pending" else ()),
+        *((lambda: jobs.reap_stuck(now=9),) if status == "claimed" else ()),
+    ]
+    for meet in meetings:
+        client.zadd(index, {"zz": 2})
+        client.zadd(f"{prefix}kinds", {"a\0zz": 0})
+        meet()
+        assert client.zscore(index, "zz") is None
+        assert len(jobs.list().jobs) == len(jobs.list_by_kind("a")) == 1
+    assert client.get(f"{prefix}job:zz") == b"x"
+    assert claim(jobs, now=10).payload == 1
+
+
+def test_a_claim_whose_job_became_another_type_is_over(
+    jobs: RedisJobStore, client: Client, prefix: str
+) -> None:
+    """Also when it is given back, and for whoever purges, cancels or retries it."""
+    job_id = jobs.enqueue("a", 1)
+    job = claim(jobs)
+    client.set(f"{prefix}job:{job_id}", "x")
+    assert not jobs.extend(job, 60)
+    assert not jobs.complete(job)
+    assert not jobs.fail(job, "why")
+    assert not jobs.release(job)
+    assert not jobs.cancel(job_id)
+    assert not jobs.retry(job_id)
+
+
 def test_a_job_is_found_behind_1000_foreign_ones(jobs: RedisJobStore) -> None:
     """By bounded calls, and the foreign ones stay where they are."""
     for _ in range(2):

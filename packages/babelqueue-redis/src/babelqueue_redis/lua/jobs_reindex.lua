@@ -24,7 +24,7 @@ local changed = 0
 for at = 2, #ARGV do
   local id = ARGV[at]
   local kind, payload, status, run_at, updated_at =
-    unpack(redis.call('HMGET', KEYS[7] .. id, 'kind', 'payload', 'status', 'runAt', 'updatedAt'))
+    unpack(redis.pcall('HMGET', KEYS[7] .. id, 'kind', 'payload', 'status', 'runAt', 'updatedAt'))
   if kind and payload and places[status] then
     local moves = redis.call('ZADD', KEYS[6], 0, kind .. '\0' .. id)
     for name, place in pairs(places) do
