@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from babelqueue_redis import (
     CommandRefusedError,
     ConfigurationError,
     HeaderError,
+    Job,
     JobRegistry,
     PayloadError,
     PublishError,
@@ -565,6 +567,84 @@ def test_a_key_of_another_type_stops_a_script_before_its_first_write(
         jobs.complete(job)
     client.delete(f"{prefix}finished:done")
     assert jobs.complete(job)
+
+
+INDEXES = ("due", "claimed", "kinds", *(f"finished:{status}" for status in STATUSES[2:]))
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_a_refused_script_has_changed_nothing(
+    jobs: RedisJobStore, client: Client, prefix: str, index: str
+) -> None:
+    """Whatever the call, and whichever index is of another type."""
+
+    def keys() -> dict[bytes, bytes | None]:
+        return {key: client.dump(key) for key in client.scan_iter(match=f"{prefix}*")}
+
+    jobs.enqueue("a", 1, idempotency_key="waits", max_attempts=1)
+    for status in STATUSES[1:]:
+        job_id = jobs.enqueue("b", 1, idempotency_key=status, max_attempts=1)
+        (job,) = jobs.claim_due(1, "w", 0.001, ["b"])
+        ends = {
+            "done": lambda job=job: jobs.complete(job),
+            "dead": lambda job=job: jobs.fail(job, ""),
+        }
+        ends.get(status, lambda: None)()
+        if status == "canceled":
+            jobs.cancel(job_id)
+    every = {status: jobs.list(status).jobs[0] for status in STATUSES}
+    held = every["claimed"]
+    assert isinstance(held, Job)
+    client.delete(f"{prefix}{index}")
+    client.set(f"{prefix}{index}", "somebody's")
+    claimed = ClaimedJob(**{name: getattr(held, name) for name in Job.__struct_fields__})
+    calls: list[Callable[[], object]] = [
+        lambda: jobs.enqueue_many([("a", 1), ("a", 1, "k")]),
+        lambda: jobs.claim_due(9, "w", 60),
+        *(partial(jobs.cancel, every[status].id) for status in ("pending", "claimed")),
+        *(partial(jobs.retry, every[status].id) for status in STATUSES[2:]),
+        lambda: jobs.reap_stuck(now=10**14),
+        jobs.reindex,
+        lambda: jobs.extend(claimed, 60),
+        lambda: jobs.fail(claimed, "why"),
+        lambda: jobs.release(claimed),
+        lambda: jobs.complete(claimed),
+    ]
+    refused = 0
+    for call in calls:
+        before = keys()
+        try:
+            call()
+        except (PublishError, CommandRefusedError):
+            refused += 1
+            assert keys() == before
+    assert refused >= 2
+
+
+def test_an_idempotency_key_of_another_type_holds_nothing(
+    jobs: RedisJobStore, client: Client, prefix: str
+) -> None:
+    """An enqueue takes it over; the end of a job leaves it to whoever made it."""
+
+    def spoil() -> None:
+        for key in "ab":
+            client.delete(f"{prefix}idempotency:{key}")
+            client.rpush(f"{prefix}idempotency:{key}", "x")
+
+    spoil()
+    first, *_ = jobs.enqueue_many([("a", 1), ("a", 2, "a"), ("a", 3, "b")], max_attempts=1)
+    assert counts(jobs) == {"pending": 3}
+    spoil()
+    assert jobs.cancel(first)
+    one, other = jobs.claim_due(2, "w", 0.001)
+    assert jobs.complete(one)
+    assert eventually(jobs.reap_stuck) == 1
+    assert jobs.retry(one.id)
+    assert jobs.retry(other.id)
+    spoil()
+    assert jobs.cancel(one.id)
+    assert counts(jobs) == {"pending": 1, "canceled": 2}
+    assert client.lrange(f"{prefix}idempotency:a", 0, -1) == [b"x"]
 
 
 def test_an_enqueue_whose_reply_was_lost_says_that_it_may_be_stored(

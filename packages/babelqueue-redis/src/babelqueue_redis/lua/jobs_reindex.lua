@@ -19,6 +19,9 @@ if now == '' then
 end
 local places =
   {pending = KEYS[1], claimed = KEYS[2], done = KEYS[3], dead = KEYS[4], canceled = KEYS[5]}
+for _, place in pairs(places) do
+  redis.call('ZCARD', place)
+end
 redis.call('ZREM', KEYS[6], '\0no member, but a write that is allowed at maxmemory')
 local changed = 0
 for at = 2, #ARGV do
