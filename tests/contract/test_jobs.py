@@ -647,6 +647,23 @@ def test_an_idempotency_key_of_another_type_holds_nothing(
     assert client.lrange(f"{prefix}idempotency:a", 0, -1) == [b"x"]
 
 
+@pytest.mark.parametrize(
+    "number", ["NaN", "-nan", "1e400", "-inf", " 12", "0x1p4", "1e15", "", "x"]
+)
+def test_no_number_of_a_job_stops_a_reindex(
+    jobs: RedisJobStore, client: Client, prefix: str, number: str
+) -> None:
+    """A moment that cannot be one is now; the job can be claimed, and listed where it ended."""
+    fields = ("runAt", "updatedAt", "createdAt", "attempts", "maxAttempts")
+    for status in ("pending", "dead"):
+        strange = {**dict.fromkeys(fields, number), "kind": "a", "payload": "1", "status": status}
+        client.hset(f"{prefix}job:{status}", mapping=strange)
+    assert jobs.reindex(now=1000) == 2
+    assert jobs.reindex(now=1000) == 0
+    assert counts(jobs) == {"pending": 1, "dead": 1}
+    assert claim(jobs, now=1000).payload == 1
+
+
 def test_an_enqueue_whose_reply_was_lost_says_that_it_may_be_stored(
     shell: Shell, redis_url: str, prefix: str
 ) -> None:

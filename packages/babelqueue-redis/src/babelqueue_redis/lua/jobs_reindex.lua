@@ -35,7 +35,9 @@ for at = 2, #ARGV do
         moves = moves + redis.call('ZREM', place, id)
       elseif not redis.call('ZSCORE', place, id) then
         local when = status == 'pending' and run_at or status ~= 'claimed' and updated_at
-        moves = moves + redis.call('ZADD', place, tonumber(when or '') and when or now, id)
+        local score = tonumber(when or '')
+        local sane = score and math.abs(score) < 1e15 -- which NaN is not
+        moves = moves + redis.call('ZADD', place, sane and string.format('%.0f', score) or now, id)
       end
     end
     changed = changed + (moves > 0 and 1 or 0)
