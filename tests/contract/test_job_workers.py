@@ -161,6 +161,22 @@ def test_a_failed_job_is_kept_back_longer_each_time(
         client.zadd(f"{prefix}due", {job_id: 1}, xx=True)
 
 
+@pytest.mark.parametrize("attempts", ["3000000000", "1e300", "-7"])
+def test_attempts_of_any_size_stop_no_worker(
+    workers: Workers, jobs: RedisJobStore, client: Client, prefix: str, attempts: str
+) -> None:
+    """Its back-off is computed all the same, and the next job runs."""
+    registry = JobRegistry()
+    registry.job("bad")(lambda payload: 1 / 0)
+    registry.job("good")(lambda payload: None)
+    bad = jobs.enqueue("bad", 1, max_attempts=2**53)
+    client.hset(f"{prefix}job:{bad}", "attempts", attempts)
+    good = jobs.enqueue("good", 1)
+    workers.run(registry, retry_backoff=100, retry_backoff_multiplier=2)
+    assert finished(jobs, good).status == "done"
+    eventually(lambda: read(jobs, bad).last_error)
+
+
 def has_failed(jobs: RedisJobStore, job_id: str, attempts: int) -> bool:
     """Tell whether a job has failed so many times."""
     return read(jobs, job_id).attempts == attempts

@@ -19,6 +19,7 @@ from babelqueue_redis import (
     ClaimedJob,
     CommandRefusedError,
     ConfigurationError,
+    ConnectionLostError,
     HeaderError,
     Job,
     JobRegistry,
@@ -744,3 +745,32 @@ def test_a_cancelled_claim_gives_its_jobs_back(redis_url: str, prefix: str) -> N
             assert (await store.count_by_status())["pending"] == 100
 
     asyncio.run(main())
+
+
+def test_a_claim_of_several_trips_keeps_what_it_has(
+    shell: Shell, redis_url: str, prefix: str, jobs: RedisJobStore, client: Client
+) -> None:
+    """When a later trip fails; a first one that fails is an error."""
+    jobs.enqueue_many([("a", n) for n in range(CHUNK + 1)])
+    with proxy_to(redis_url) as proxy:
+        store = shell.make("job_store", proxy.url, key_prefix=prefix)
+        store.count_by_status()
+        proxy.cut_before_the_reply_to(b"\r\n$1\r\n1\r\n$1\r\n0\r\n")
+        assert len(store.claim_due(CHUNK + 1, "w", 60)) == CHUNK
+        assert counts(jobs)["claimed"] == CHUNK + 1
+        proxy.cut_before_the_reply_to(b"EVALSHA")
+        with pytest.raises(ConnectionLostError):
+            store.claim_due(1, "w", 60)
+        store.close()
+
+
+@pytest.mark.parametrize("number", ["3000000000", "1e300", "-7", "inf", "nan"])
+def test_a_number_of_any_size_is_read_as_one_that_can_be_counted_with(
+    jobs: RedisJobStore, client: Client, prefix: str, number: str
+) -> None:
+    """From 0 to 2**53; what is none is 0."""
+    job_id = jobs.enqueue("a", 1)
+    client.hset(f"{prefix}job:{job_id}", "attempts", number)
+    job = claim(jobs)
+    assert 0 <= job.attempts <= 2**53
+    assert jobs.fail(job, "why", delay=1)

@@ -144,7 +144,12 @@ class Driver:
         try:
             commands = next(op)
             while True:
-                commands = op.send(await self._trip(commands))
+                try:
+                    replies = await self._trip(commands)
+                except TransportError as error:
+                    commands = op.throw(error)
+                else:
+                    commands = op.send(replies)
         except StopIteration as end:
             result: T = end.value
         return result
