@@ -226,18 +226,20 @@ class AsyncJobWorker:
         finally:
             alarm.cancel()
         self._wake.clear()
-        return await self._settle_those_that_ended(agenda)
-
-    async def _settle_those_that_ended(self, agenda: Agenda) -> int:
-        ended = []
-        while self._ended:  # before anything is awaited: a cancellation forgets none of them
-            running, error = self._ended.pop(0)
-            if running in self._runs and not running.is_over:
-                running.is_over, running.error, running.deadline = True, error, 0
-                ended.append(running)
+        ended = self._taken_note()
         for running in ended:
             await self._settle(running, agenda)
         return len(ended)
+
+    def _taken_note(self) -> list[Running]:
+        """Return the jobs whose handlers ended; how they did is kept, whatever is awaited next."""
+        ended = []
+        for running, error in self._ended:
+            if running in self._runs and not running.is_over:
+                running.is_over, running.error, running.deadline = True, error, 0
+                ended.append(running)
+        self._ended.clear()
+        return ended
 
     async def _settle(self, running: Running, agenda: Agenda) -> None:
         """End the claim of a job that ran; later, while Redis is away."""
@@ -274,12 +276,12 @@ class AsyncJobWorker:
     async def _give_back(self, agenda: Agenda) -> int:
         """Settle what ended, a last time; give back the jobs whose handlers did not end in time."""
         agenda.resume_at = 0
-        settled = await self._settle_those_that_ended(agenda)
-        for running in [each for each in self._runs if each.is_over]:
-            await self._settle(running, agenda)
+        ended = self._taken_note()
         left = abandon(self._runs)
         for task in self._tasks:
             task.cancel()
+        for running in [each for each in self._runs if each.is_over]:
+            await self._settle(running, agenda)
         try:
             lasted: bool | None = not left or await self._store.release(
                 *(running.run.job for running in left)
@@ -289,7 +291,7 @@ class AsyncJobWorker:
         report_end(self._runs, lasted=lasted)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_FAREWELL)
-        return settled
+        return len(ended)
 
     def _on_signal(self) -> None:
         self._hurrying = self._signalled
