@@ -21,9 +21,17 @@ PACKAGES = (
 PROJECT = nox.project.load_toml("pyproject.toml")
 SMOKE = (
     "tests/unit",
-    "tests/contract",
-    "tests/otel",
-    "tests/test_examples.py",
+    "tests/contract/test_publish.py",
+    "tests/contract/test_consume.py",
+    "tests/contract/test_driver.py",
+    "tests/contract/test_asyncio.py",
+    "tests/contract/test_lane.py",
+    "tests/contract/test_zset.py",
+    "tests/contract/test_jobs.py",
+    "tests/contract/test_job_workers.py",
+    "tests/otel/test_spans.py",
+    "tests/otel/test_around.py",
+    "tests/otel/test_auto.py",
 )
 PARALLEL = ("-n", "4")  # most tests wait for something
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")

@@ -28,8 +28,12 @@ from babelqueue_redis import (
     PayloadError,
     RedisJobStore,
 )
+from babelqueue_redis.jobs.options import JobWorkerOptions
+from babelqueue_redis.jobs.running import Agenda
 from kit.redis_server import any_binary, free_port, private_server
+from tests.support.proxy import proxy_to
 from tests.support.server import Client
+from tests.support.shells import Shell
 from tests.support.waiting import eventually
 
 
@@ -159,6 +163,22 @@ def test_a_failed_job_is_kept_back_longer_each_time(
         job = read(jobs, job_id)
         assert job.run_at == job.updated_at + seconds * 1000
         client.zadd(f"{prefix}due", {job_id: 1}, xx=True)
+
+
+@pytest.mark.parametrize("attempts", ["3000000000", "1e300", "-7"])
+def test_attempts_of_any_size_stop_no_worker(
+    workers: Workers, jobs: RedisJobStore, client: Client, prefix: str, attempts: str
+) -> None:
+    """Its back-off is computed all the same, and the next job runs."""
+    registry = JobRegistry()
+    registry.job("bad")(lambda payload: 1 / 0)
+    registry.job("good")(lambda payload: None)
+    bad = jobs.enqueue("bad", 1, max_attempts=2**53)
+    client.hset(f"{prefix}job:{bad}", "attempts", attempts)
+    good = jobs.enqueue("good", 1)
+    workers.run(registry, retry_backoff=100, retry_backoff_multiplier=2)
+    assert finished(jobs, good).status == "done"
+    eventually(lambda: read(jobs, bad).last_error)
 
 
 def has_failed(jobs: RedisJobStore, job_id: str, attempts: int) -> bool:
@@ -530,33 +550,177 @@ def test_a_worker_cancelled_from_outside_gives_its_jobs_back(
     assert (status_of(jobs, job_id), read(jobs, job_id).attempts) == ("pending", 0)
 
 
-@pytest.mark.parametrize("ticks", range(4))
-def test_a_worker_cancelled_while_it_wakes_up_ends(
-    redis_url: str, prefix: str, jobs: RedisJobStore, ticks: int
+def test_a_worker_cancelled_again_and_again_leaves_nothing_behind(
+    redis_url: str, prefix: str, jobs: RedisJobStore
 ) -> None:
-    """At any turn of the loop after a handler's end; ``wait_for`` would swallow it at some."""
-    jobs.enqueue("a", 1)
+    """All jobs are given back, all handlers cancelled, and it can run again."""
+    ids = jobs.enqueue_many([("a", n) for n in range(3)])
+    registry, all_started = JobRegistry(), asyncio.Event()
+    started: list[object] = []
+    cancelled: list[object] = []
+
+    @registry.job("a")
+    async def handle(payload: object) -> None:
+        started.append(payload)
+        if len(started) == 3:
+            all_started.set()
+        try:
+            await asyncio.sleep(60 if len(started) <= 3 else 0)
+        except asyncio.CancelledError:
+            cancelled.append(payload)
+            raise
+
+    async def main() -> None:
+        nonlocal all_started
+        all_started = asyncio.Event()
+        store = AsyncRedisJobStore(redis_url, key_prefix=prefix)
+        worker = AsyncJobWorker(store, registry, concurrency=3)
+        task = asyncio.ensure_future(worker.run())
+        await all_started.wait()
+        while not task.done():
+            task.cancel()
+            await asyncio.sleep(0)
+        assert task.cancelled()
+        assert [status_of(jobs, job_id) for job_id in ids] == ["pending"] * 3
+        assert sorted(map(str, cancelled)) == ["0", "1", "2"]
+        assert await worker.run(lambda: len(started) < 6) == 3
+
+    asyncio.run(main())
+    assert {(read(jobs, each).status, read(jobs, each).attempts) for each in ids} == {("done", 0)}
+
+
+def test_a_handler_that_ended_as_its_worker_was_cancelled_is_settled(
+    redis_url: str, prefix: str, jobs: RedisJobStore
+) -> None:
+    """With its real outcome: it does not run again."""
+    good, bad = jobs.enqueue_many([("good", 1), ("bad", 1)], max_attempts=1)
     registry = JobRegistry()
 
     async def main() -> None:
-        ending = asyncio.Event()
-
-        @registry.job("a")
-        async def handle(payload: object) -> None:
-            for _ in range(10):  # by then the worker waits
-                await asyncio.sleep(0)
-            ending.set()
-
         async with AsyncRedisJobStore(redis_url, key_prefix=prefix) as store:
-            task = asyncio.ensure_future(AsyncJobWorker(store, registry).run())
-            await ending.wait()
-            for _ in range(ticks):
-                await asyncio.sleep(0)
-            task.cancel()
+            worker = AsyncJobWorker(store, registry, concurrency=2)
+            task = asyncio.ensure_future(worker.run())
+
+            @registry.job("good")
+            async def succeed(payload: object) -> None:
+                task.cancel()
+
+            @registry.job("bad")
+            async def fail(payload: object) -> None:
+                raise ValueError
+
             with pytest.raises(asyncio.CancelledError):
                 await task
 
     asyncio.run(main())
+    assert (status_of(jobs, good), status_of(jobs, bad)) == ("done", "dead")
+
+
+def test_a_handler_that_ended_as_its_worker_broke_off_is_settled(jobs: RedisJobStore) -> None:
+    """The same in threads, where ``should_continue`` raises."""
+    job_id = jobs.enqueue("a", 1)
+    registry, asked, may_end = JobRegistry(), iter((True, False)), threading.Event()
+    registry.job("a")(lambda payload: may_end.wait(60))
+    worker = JobWorker(jobs, registry, concurrency=2, poll_interval=0.01)
+
+    def should_continue() -> bool:
+        if next(asked):
+            return True
+        may_end.set()
+        eventually(lambda: not worker._ended.empty())
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        worker.run(should_continue)
+    assert status_of(jobs, job_id) == "done"
+
+
+def test_a_success_that_cannot_be_settled_is_kept_until_it_can(
+    workers: Workers, jobs: RedisJobStore, client: Client, prefix: str
+) -> None:
+    """Its lease is extended meanwhile: nobody runs it again, and it is not dead."""
+    registry = JobRegistry()
+    runs: list[object] = []
+    registry.job("a")(runs.append)
+    client.set(f"{prefix}finished:done", "somebody's")
+    job_id = jobs.enqueue("a", 1, max_attempts=1)
+    workers.run(registry, lease=0.5)
+    workers.run(registry, lease=0.5)
+    first = eventually(lambda: read(jobs, job_id).locked_at)
+    eventually(lambda: read(jobs, job_id).updated_at > first + 1500)
+    assert status_of(jobs, job_id) == "claimed"
+    client.delete(f"{prefix}finished:done")
+    assert finished(jobs, job_id).status == "done"
+    workers.end()
+    assert runs == [1]
+    assert sum(workers.handled) == 1
+
+
+def test_a_settling_whose_reply_was_lost_is_sent_again(
+    workers: Workers, jobs: RedisJobStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job is done once, and no log says that its claim was over before."""
+    registry = JobRegistry()
+    runs: list[object] = []
+    registry.job("a")(runs.append)
+    with proxy_to(workers.url) as proxy:
+        workers.url = proxy.url
+        proxy.cut_before_the_reply_to(b"\r\ndone\r\n", times=2)
+        job_id = jobs.enqueue("a", 1)
+        workers.run(registry)
+        assert finished(jobs, job_id).status == "done"
+        eventually(lambda: proxy.requests_with(b"\r\ndone\r\n") == 3)
+        workers.end()
+    assert runs == [1]
+    assert "nothing was touched" not in caplog.text
+
+
+def test_after_an_outage_leases_are_extended_before_anything_is_reaped() -> None:
+    """Whichever call noticed it, and however often."""
+    options = JobWorkerOptions(lease=60, reap_interval=10)
+    for calls in (1, 5):
+        agenda = Agenda(options, 0)
+        now = agenda.beat_at
+        for _ in range(calls):
+            agenda.beat_at, agenda.reap_at = now + options.heartbeat, now + options.reap_interval
+            agenda.outage(ConnectionError(), now)
+            assert now < agenda.beat_at <= min(agenda.reap_at, now + 5)
+            now = agenda.beat_at
+
+
+def test_a_signal_after_stop_is_the_first_one(
+    redis_url: str, prefix: str, jobs: RedisJobStore, shell: Shell
+) -> None:
+    """The handlers may go on."""
+    registry = JobRegistry()
+    job_id = jobs.enqueue("a", 1)
+
+    def stop_and_kill(worker: Any) -> None:
+        worker.stop()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async def main() -> int:
+        worker = AsyncJobWorker(AsyncRedisJobStore(redis_url, key_prefix=prefix), registry)
+
+        @registry.job("a")
+        async def handle(payload: object) -> None:
+            stop_and_kill(worker)
+            await asyncio.sleep(0.1)  # the loop is told of the signal before
+
+        return await worker.run()
+
+    if shell.name == "aio":
+        assert asyncio.run(main()) == 1
+    else:
+        worker = JobWorker(jobs, registry)
+
+        @registry.job("a")
+        def handle(payload: object) -> None:
+            stop_and_kill(worker)
+            eventually(lambda: worker._signalled)
+
+        assert worker.run() == 1
+    assert status_of(jobs, job_id) == "done"
 
 
 async def coroutine(payload: object) -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,7 +19,9 @@ from babelqueue_redis import (
     ClaimedJob,
     CommandRefusedError,
     ConfigurationError,
+    ConnectionLostError,
     HeaderError,
+    Job,
     JobRegistry,
     PayloadError,
     PublishError,
@@ -319,6 +322,46 @@ def test_a_job_whose_hash_vanished_is_cleaned(
     assert list(client.scan_iter(match=f"{prefix}*")) == []
 
 
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_key_of_another_type_in_a_jobs_place_stops_nobody(
+    jobs: RedisJobStore, client: Client, prefix: str, status: str
+) -> None:
+    """It is no job: its id is forgotten, whoever meets it, and the jobs beside it are served."""
+    index = f"{prefix}{'due' if status == 'pending' else status}"
+    if status not in {"pending", "claimed"}:
+        index = f"{prefix}finished:{status}"
+    jobs.enqueue("a", 1, run_at=10, now=0)
+    client.set(f"{prefix}job:zz", "x")
+    meetings: list[Callable[[], object]] = [
+        *(lambda: jobs.list(status), lambda: jobs.reindex(now=9)),
+        *((lambda: jobs.claim_due(1, "w", 60, now=9),) if status == "pending" else ()),
+        *((lambda: jobs.reap_stuck(now=9),) if status == "claimed" else ()),
+    ]
+    for meet in meetings:
+        client.zadd(index, {"zz": 2})
+        client.zadd(f"{prefix}kinds", {"a\0zz": 0})
+        meet()
+        assert client.zscore(index, "zz") is None
+        assert len(jobs.list().jobs) == len(jobs.list_by_kind("a")) == 1
+    assert client.get(f"{prefix}job:zz") == b"x"
+    assert claim(jobs, now=10).payload == 1
+
+
+def test_a_claim_whose_job_became_another_type_is_over(
+    jobs: RedisJobStore, client: Client, prefix: str
+) -> None:
+    """Also when it is given back, and for whoever purges, cancels or retries it."""
+    job_id = jobs.enqueue("a", 1)
+    job = claim(jobs)
+    client.set(f"{prefix}job:{job_id}", "x")
+    assert not jobs.extend(job, 60)
+    assert not jobs.complete(job)
+    assert not jobs.fail(job, "why")
+    assert not jobs.release(job)
+    assert not jobs.cancel(job_id)
+    assert not jobs.retry(job_id)
+
+
 def test_a_job_is_found_behind_1000_foreign_ones(jobs: RedisJobStore) -> None:
     """By bounded calls, and the foreign ones stay where they are."""
     for _ in range(2):
@@ -527,6 +570,101 @@ def test_a_key_of_another_type_stops_a_script_before_its_first_write(
     assert jobs.complete(job)
 
 
+INDEXES = ("due", "claimed", "kinds", *(f"finished:{status}" for status in STATUSES[2:]))
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_a_refused_script_has_changed_nothing(
+    jobs: RedisJobStore, client: Client, prefix: str, index: str
+) -> None:
+    """Whatever the call, and whichever index is of another type."""
+
+    def keys() -> dict[bytes, bytes | None]:
+        return {key: client.dump(key) for key in client.scan_iter(match=f"{prefix}*")}
+
+    jobs.enqueue("a", 1, idempotency_key="waits", max_attempts=1)
+    for status in STATUSES[1:]:
+        job_id = jobs.enqueue("b", 1, idempotency_key=status, max_attempts=1)
+        (job,) = jobs.claim_due(1, "w", 0.001, ["b"])
+        ends = {
+            "done": lambda job=job: jobs.complete(job),
+            "dead": lambda job=job: jobs.fail(job, ""),
+        }
+        ends.get(status, lambda: None)()
+        if status == "canceled":
+            jobs.cancel(job_id)
+    every = {status: jobs.list(status).jobs[0] for status in STATUSES}
+    held = every["claimed"]
+    assert isinstance(held, Job)
+    client.delete(f"{prefix}{index}")
+    client.set(f"{prefix}{index}", "somebody's")
+    claimed = ClaimedJob(**{name: getattr(held, name) for name in Job.__struct_fields__})
+    calls: list[Callable[[], object]] = [
+        lambda: jobs.enqueue_many([("a", 1), ("a", 1, "k")]),
+        lambda: jobs.claim_due(9, "w", 60),
+        *(partial(jobs.cancel, every[status].id) for status in ("pending", "claimed")),
+        *(partial(jobs.retry, every[status].id) for status in STATUSES[2:]),
+        lambda: jobs.reap_stuck(now=10**14),
+        jobs.reindex,
+        lambda: jobs.extend(claimed, 60),
+        lambda: jobs.fail(claimed, "why"),
+        lambda: jobs.release(claimed),
+        lambda: jobs.complete(claimed),
+    ]
+    refused = 0
+    for call in calls:
+        before = keys()
+        try:
+            call()
+        except (PublishError, CommandRefusedError):
+            refused += 1
+            assert keys() == before
+    assert refused >= 2
+
+
+def test_an_idempotency_key_of_another_type_holds_nothing(
+    jobs: RedisJobStore, client: Client, prefix: str
+) -> None:
+    """An enqueue takes it over; the end of a job leaves it to whoever made it."""
+
+    def spoil() -> None:
+        for key in "ab":
+            client.delete(f"{prefix}idempotency:{key}")
+            client.rpush(f"{prefix}idempotency:{key}", "x")
+
+    spoil()
+    first, *_ = jobs.enqueue_many([("a", 1), ("a", 2, "a"), ("a", 3, "b")], max_attempts=1)
+    assert counts(jobs) == {"pending": 3}
+    spoil()
+    assert jobs.cancel(first)
+    one, other = jobs.claim_due(2, "w", 0.001)
+    assert jobs.complete(one)
+    assert eventually(jobs.reap_stuck) == 1
+    assert jobs.retry(one.id)
+    assert jobs.retry(other.id)
+    spoil()
+    assert jobs.cancel(one.id)
+    assert counts(jobs) == {"pending": 1, "canceled": 2}
+    assert client.lrange(f"{prefix}idempotency:a", 0, -1) == [b"x"]
+
+
+@pytest.mark.parametrize(
+    "number", ["NaN", "-nan", "1e400", "-inf", " 12", "0x1p4", "1e15", "", "x"]
+)
+def test_no_number_of_a_job_stops_a_reindex(
+    jobs: RedisJobStore, client: Client, prefix: str, number: str
+) -> None:
+    """A moment that cannot be one is now; the job can be claimed, and listed where it ended."""
+    fields = ("runAt", "updatedAt", "createdAt", "attempts", "maxAttempts")
+    for status in ("pending", "dead"):
+        strange = {**dict.fromkeys(fields, number), "kind": "a", "payload": "1", "status": status}
+        client.hset(f"{prefix}job:{status}", mapping=strange)
+    assert jobs.reindex(now=1000) == 2
+    assert jobs.reindex(now=1000) == 0
+    assert counts(jobs) == {"pending": 1, "dead": 1}
+    assert claim(jobs, now=1000).payload == 1
+
+
 def test_an_enqueue_whose_reply_was_lost_says_that_it_may_be_stored(
     shell: Shell, redis_url: str, prefix: str
 ) -> None:
@@ -607,3 +745,32 @@ def test_a_cancelled_claim_gives_its_jobs_back(redis_url: str, prefix: str) -> N
             assert (await store.count_by_status())["pending"] == 100
 
     asyncio.run(main())
+
+
+def test_a_claim_of_several_trips_keeps_what_it_has(
+    shell: Shell, redis_url: str, prefix: str, jobs: RedisJobStore, client: Client
+) -> None:
+    """When a later trip fails; a first one that fails is an error."""
+    jobs.enqueue_many([("a", n) for n in range(CHUNK + 1)])
+    with proxy_to(redis_url) as proxy:
+        store = shell.make("job_store", proxy.url, key_prefix=prefix)
+        store.count_by_status()
+        proxy.cut_before_the_reply_to(b"\r\n$1\r\n1\r\n$1\r\n0\r\n")
+        assert len(store.claim_due(CHUNK + 1, "w", 60)) == CHUNK
+        assert counts(jobs)["claimed"] == CHUNK + 1
+        proxy.cut_before_the_reply_to(b"EVALSHA")
+        with pytest.raises(ConnectionLostError):
+            store.claim_due(1, "w", 60)
+        store.close()
+
+
+@pytest.mark.parametrize("number", ["3000000000", "1e300", "-7", "inf", "nan"])
+def test_a_number_of_any_size_is_read_as_one_that_can_be_counted_with(
+    jobs: RedisJobStore, client: Client, prefix: str, number: str
+) -> None:
+    """From 0 to 2**53; what is none is 0."""
+    job_id = jobs.enqueue("a", 1)
+    client.hset(f"{prefix}job:{job_id}", "attempts", number)
+    job = claim(jobs)
+    assert 0 <= job.attempts <= 2**53
+    assert jobs.fail(job, "why", delay=1)

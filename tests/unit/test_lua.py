@@ -40,7 +40,7 @@ def test_a_script_is_short_and_builds_no_keys(path: Path) -> None:
         line for line in code.splitlines() if line.strip() and not line.strip().startswith("--")
     ]
     assert len(lines) <= 40
-    for call in re.findall(r"redis\.call\(\s*'(\w+)'\s*(?:,\s*([^,)]+))?", code):
+    for call in re.findall(r"redis\.p?call\(\s*'(\w+)'\s*(?:,\s*([^,)]+))?", code):
         command, key = call
         slot = r"KEYS\[\d+\]"
         if path.name.startswith("jobs_"):
@@ -59,7 +59,7 @@ def test_the_first_write_of_a_script_is_one_that_maxmemory_allows(path: Path) ->
     _, code = split(path)
     writes = [
         command
-        for command in re.findall(r"redis\.call\(\s*'(\w+)'", code)
+        for command in re.findall(r"redis\.p?call\(\s*'(\w+)'", code)
         if command in allowed | WRITES
     ]
     assert not writes or writes[0] in allowed

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import redis.asyncio
@@ -107,12 +107,7 @@ class Driver:
 
     async def _to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Await ``work``; a cancellation waits for it."""
-        task = self._keep(work)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await _ended(task)
-            raise
+        return await whole(self._keep(work))
 
     async def _while_wanted(self, work: Coroutine[Any, Any, T]) -> T:
         """Await ``work``; a cancellation ends it.
@@ -160,7 +155,12 @@ class Driver:
         try:
             commands = next(op)
             while True:
-                commands = op.send(await self._trip(commands))
+                try:
+                    replies = await self._trip(commands)
+                except TransportError as error:
+                    commands = op.throw(error)
+                else:
+                    commands = op.send(replies)
         except StopIteration as end:
             result: T = end.value
         return result
@@ -269,7 +269,17 @@ class _Link:
         self.used = time.monotonic()
 
 
-async def _ended(task: asyncio.Task[Any]) -> None:
+async def whole(work: Awaitable[T]) -> T:
+    """Await ``work``; a cancellation waits for it."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await _ended(task)
+        raise
+
+
+async def _ended(task: asyncio.Future[Any]) -> None:
     """Wait for a task, whatever else is cancelled meanwhile."""
     while not task.done():
         with contextlib.suppress(asyncio.CancelledError):

@@ -228,9 +228,9 @@ class AsyncRedisJobStore:
         command = self._commands.fail(job, error, retry_at=due, delay=wait, dead=dead, now=now)
         return await self._driver.send(command)
 
-    async def release(self, job: ClaimedJob, *, now: When = None) -> bool:
-        """End a claim unprocessed: due at once, no attempt counted. ``False`` when it was over."""
-        return await self._driver.send(self._commands.release((job,), now))
+    async def release(self, *jobs: ClaimedJob, now: When = None) -> bool:
+        """End claims unprocessed: due at once, no attempt counted. ``False`` when one was over."""
+        return await self._driver.send(self._commands.release(jobs, now))
 
     async def reap_stuck(self, *, now: When = None) -> int:
         """Bring back jobs whose lease ran out: due at once, an attempt counted, or dead.

@@ -12,31 +12,28 @@ from collections.abc import Callable
 from typing import Any
 
 from babelqueue_redis import entropy, hooks
+from babelqueue_redis.aio.driver import whole
 from babelqueue_redis.aio.job_store import AsyncRedisJobStore
 from babelqueue_redis.aio.job_thread import called
 from babelqueue_redis.aio.shutdown import Listening
-from babelqueue_redis.errors import (
-    BabelQueueError,
-    LeaseLostError,
-    ShutdownError,
-    TransportError,
-)
+from babelqueue_redis.errors import BabelQueueError, LeaseLostError, TransportError
 from babelqueue_redis.jobs.options import JobWorkerOptions
 from babelqueue_redis.jobs.registry import JobRegistry
 from babelqueue_redis.jobs.running import (
     Agenda,
     Running,
+    abandon,
     begun,
     check_handlers,
     imagined,
     logger,
+    postpone,
     report,
-    retry_delay,
-    timed_out,
+    report_end,
+    settling,
+    time_out,
 )
-from babelqueue_redis.jobs.values import JobRun
 from babelqueue_redis.steps import Serving
-from babelqueue_redis.values import Outcome
 
 _FAREWELL = 1.0  # seconds that cancelled handlers have to end
 
@@ -96,7 +93,7 @@ class AsyncJobWorker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._runs: list[Running] = []
-        self._running = self._stopping = self._hurrying = False
+        self._running = self._stopping = self._signalled = self._hurrying = False
 
     async def run(self, should_continue: Callable[[], bool] | None = None) -> int:
         """Work until stopped.
@@ -134,10 +131,10 @@ class AsyncJobWorker:
                             break
                         handled += await self._settle_ended(agenda)
                 finally:  # before any hook takes its time: nothing extends the leases any more
-                    await self._give_back()
+                    handled += await whole(self._give_back(agenda))
         finally:
             self._runs, self._loop = [], None
-            self._running = self._stopping = self._hurrying = False
+            self._running = self._stopping = self._signalled = self._hurrying = False
             await self._store.close()
         return handled
 
@@ -182,10 +179,12 @@ class AsyncJobWorker:
             if not self._stopping and now >= agenda.claim_at:
                 await self._claim(agenda, now)
         except TransportError as error:
-            agenda.outage(error, now)
+            agenda.outage(error, time.monotonic())
         for running in [each for each in self._runs if now >= each.deadline]:
-            await self._settle(running, timed_out(running, self._options))
-            running.task.cancel()
+            if not running.is_over:
+                time_out(running, self._options)
+                running.task.cancel()
+            await self._settle(running, agenda)
 
     async def _claim(self, agenda: Agenda, now: float) -> None:
         free = self._options.concurrency - len(self._runs)
@@ -227,38 +226,44 @@ class AsyncJobWorker:
         finally:
             alarm.cancel()
         self._wake.clear()
-        settled = 0
-        while self._ended:
-            running, error = self._ended.pop(0)
-            if running in self._runs:
-                await self._settle(running, error)
-                settled += 1
-        return settled
+        ended = self._taken_note()
+        for running in ended:
+            await self._settle(running, agenda)
+        return len(ended)
 
-    async def _settle(self, running: Running, error: BaseException | None) -> None:
-        """End the claim of a job that ran."""
-        self._runs.remove(running)
-        run = running.run
+    def _taken_note(self) -> list[Running]:
+        """Return the jobs whose handlers ended; how they did is kept, whatever is awaited next."""
+        ended = []
+        for running, error in self._ended:
+            if running in self._runs and not running.is_over:
+                running.is_over, running.error, running.deadline = True, error, 0
+                ended.append(running)
+        self._ended.clear()
+        return ended
+
+    async def _settle(self, running: Running, agenda: Agenda) -> None:
+        """End the claim of a job that ran; later, while Redis is away."""
+        run, error = running.run, running.error
+        if time.monotonic() < agenda.resume_at:
+            running.deadline = agenda.resume_at
+            return
         try:
-            report(run, error, settled=await self._settled(run, error))
+            settled = await settling(self._store, run, error, self._options)
         except TransportError as lost:
-            logger.error("%r is not confirmed to be settled and may run again: %s", run.job, lost)
-
-    async def _settled(self, run: JobRun, error: BaseException | None) -> bool:
-        outcome, job = run.intended(error), run.job
-        if outcome is Outcome.ACKED:
-            return await self._store.complete(job)
-        if outcome is Outcome.RELEASED:
-            return await self._store.release(job)
-        why = run.ended or error or "unknown"
-        delay = retry_delay(job, self._options, entropy.draw())
-        return await self._store.fail(job, why, delay=delay, dead=run.is_hopeless)
+            postpone(running, lost, agenda, time.monotonic())
+            return
+        except asyncio.CancelledError:
+            running.may_be_settled = True
+            raise
+        self._runs.remove(running)
+        report(run, error, settled=settled or running.may_be_settled)
 
     async def _extend(self) -> None:
         """Keep the leases; a job that is lost is no longer ours to settle."""
         for running in list(self._runs):
             job = running.run.job
-            if not await self._store.extend(job, self._options.lease):
+            lasts = await self._store.extend(job, self._options.lease)
+            if not lasts and not running.is_over:
                 self._runs.remove(running)
                 running.run.ended = LeaseLostError(f"{job!r} was canceled or reaped")
                 running.task.cancel()
@@ -268,15 +273,27 @@ class AsyncJobWorker:
         time_is_up = self._hurrying or time.monotonic() >= agenda.end_at
         return self._stopping and (time_is_up or not self._runs)
 
-    async def _give_back(self) -> None:
-        """Give back the jobs whose handlers did not end in time."""
-        for running in list(self._runs):
-            running.run.ended = ShutdownError("the worker ended before the handler did")
-            await self._settle(running, None)
-            running.task.cancel()
+    async def _give_back(self, agenda: Agenda) -> int:
+        """Settle what ended, a last time; give back the jobs whose handlers did not end in time."""
+        agenda.resume_at = 0
+        ended = self._taken_note()
+        left = abandon(self._runs)
+        for task in self._tasks:
+            task.cancel()
+        for running in [each for each in self._runs if each.is_over]:
+            await self._settle(running, agenda)
+        try:
+            lasted: bool | None = not left or await self._store.release(
+                *(running.run.job for running in left)
+            )
+        except TransportError:
+            lasted = None
+        report_end(self._runs, lasted=lasted)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_FAREWELL)
+        return len(ended)
 
     def _on_signal(self) -> None:
-        self._hurrying = self._stopping
+        self._hurrying = self._signalled
+        self._signalled = True
         self.stop()

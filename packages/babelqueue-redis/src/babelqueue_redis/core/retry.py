@@ -6,6 +6,7 @@ import math
 
 LONGEST = 10 * 365 * 24 * 3600
 """What an unbounded back-off ends at."""
+_ENOUGH = 10_000  # attempts after which no back-off changes any more
 
 
 def backoff(  # noqa: PLR0913 - the formula's own
@@ -32,7 +33,8 @@ def backoff(  # noqa: PLR0913 - the formula's own
     if base == 0:
         return 0
     try:
-        delay = base * multiplier ** (attempt - 1)
+        # Floats overflow at once, where a power of whole numbers would be computed for hours.
+        delay = base * float(multiplier) ** min(attempt - 1, _ENOUGH)
     except OverflowError:
         delay = LONGEST
     delay = min(delay, maximum or LONGEST, LONGEST)

@@ -25,7 +25,7 @@ import msgspec
 
 from babelqueue_redis import lua
 from babelqueue_redis.core.command import Arg, Command, Op
-from babelqueue_redis.errors import ConfigurationError
+from babelqueue_redis.errors import ConfigurationError, TransportError
 from babelqueue_redis.jobs.options import JobStoreOptions, When, epoch_ms
 from babelqueue_redis.jobs.values import STATUSES, ClaimedJob, Job, JobT, NewJob, job_of
 
@@ -93,7 +93,12 @@ class JobCommands:
         while rank >= 0 and len(jobs) < limit:
             most = min(limit - len(jobs), CHUNK)
             args = (clock_of(now), lease, worker_id, token, most, rank, CHUNK, *wanted)
-            (reply,) = yield (Command(lua.JOBS_CLAIM, keys, args, same),)
+            try:
+                (reply,) = yield (Command(lua.JOBS_CLAIM, keys, args, same),)
+            except TransportError:
+                if jobs:
+                    break  # they are claimed: whoever asked must know
+                raise
             rank, *found = reply
             jobs += jobs_of(found, ClaimedJob)
         return jobs

@@ -9,8 +9,16 @@ from typing import Any
 
 import msgspec
 
+from babelqueue_redis import entropy
 from babelqueue_redis.core.retry import backoff
-from babelqueue_redis.errors import ConfigurationError, HandlerTimeoutError, PayloadError
+from babelqueue_redis.errors import (
+    ConfigurationError,
+    ConnectionLostError,
+    HandlerTimeoutError,
+    PayloadError,
+    ShutdownError,
+    TransportError,
+)
 from babelqueue_redis.jobs.enqueuing import encoded
 from babelqueue_redis.jobs.options import JobWorkerOptions
 from babelqueue_redis.jobs.registry import JobRegistry
@@ -32,6 +40,7 @@ class Agenda:
         self.claim_at = self.reap_at = now
         self.beat_at = now + options.heartbeat
         self.end_at = math.inf
+        self.resume_at = 0.0
         self._outages = 0
 
     def next(self, runs: list[Running], *, claims: bool) -> float:
@@ -48,29 +57,39 @@ class Agenda:
         """Wait before the next try; say once per outage that there is one."""
         if self._outages == 0:
             logger.error("the job store cannot be worked off for now: %s", error)
-        pause = min(_FIRST_BACKOFF * 2 ** min(self._outages, 10), _LONGEST_BACKOFF)
-        self._outages += 1
-        self.claim_at, self.reap_at = (max(at, now + pause) for at in (self.claim_at, self.reap_at))
+        if now >= self.resume_at:
+            pause = min(_FIRST_BACKOFF * 2 ** min(self._outages, 10), _LONGEST_BACKOFF)
+            self.resume_at = now + pause
+            self._outages += 1
+        until = self.resume_at
+        self.claim_at, self.reap_at = (max(at, until) for at in (self.claim_at, self.reap_at))
+        self.beat_at = min(self.beat_at, until)  # before the reaping, which would take what runs
 
     def recovered(self) -> None:
         """Say that an outage is over."""
         if self._outages:
             logger.warning("the job store is worked off again")
-            self._outages = 0
+            self._outages, self.resume_at = 0, 0.0
 
 
 class Running(msgspec.Struct, eq=False):
-    """A job whose handler runs.
+    """A job whose handler runs, or ended and is not settled yet.
 
     Attributes:
         run: What the hooks see.
-        deadline: When its handler has had enough time.
+        deadline: When its handler has had enough time, or it is to be settled.
         task: The asyncio task; ``None`` for a thread.
+        is_over: Nobody waits for its handler any more; how it ended is known.
+        error: What its handler raised.
+        may_be_settled: A settling was sent whose reply was lost.
     """
 
     run: JobRun
     deadline: float
     task: Any = None
+    is_over: bool = False
+    error: BaseException | None = None
+    may_be_settled: bool = False
 
 
 def begun(job: ClaimedJob, server: Destination, options: JobWorkerOptions, now: float) -> Running:
@@ -92,12 +111,50 @@ def prepared(run: JobRun, registry: JobRegistry) -> Callable[[], Any]:
         raise
 
 
-def timed_out(running: Running, options: JobWorkerOptions) -> HandlerTimeoutError:
+def time_out(running: Running, options: JobWorkerOptions) -> None:
     """Note that a handler took too long."""
     job = running.run.job
     msg = f"the handler of {job!r} took longer than {options.handler_timeout} s"
-    running.run.ended = error = HandlerTimeoutError(msg)
-    return error
+    running.run.ended, running.is_over = HandlerTimeoutError(msg), True
+
+
+def postpone(running: Running, lost: TransportError, agenda: Agenda, now: float) -> None:
+    """Keep a job that could not be settled for the next try; settling twice does no harm."""
+    agenda.outage(lost, now)
+    running.may_be_settled |= isinstance(lost, ConnectionLostError) and lost.sent
+    running.deadline = agenda.resume_at
+
+
+def abandon(runs: list[Running]) -> list[Running]:
+    """Note that the worker ends before the handlers of those that run, and return them."""
+    left = [running for running in runs if not running.is_over]
+    for running in left:
+        running.run.ended = ShutdownError("the worker ended before the handler did")
+    return left
+
+
+def report_end(runs: list[Running], *, lasted: bool | None) -> None:
+    """Log what the worker leaves: ``lasted`` is what giving back answered; ``None``, nothing."""
+    for running in runs:
+        if running.is_over or lasted is None:
+            logger.error("%r is not confirmed to be settled and may run again", running.run.job)
+        else:
+            logger.warning("%r is given back: %s", running.run.job, running.run.ended)
+    if lasted is False:
+        logger.warning("some of them were canceled or reaped before: those were not touched")
+
+
+def settling(  # the store is of either shell, and so is the answer
+    store: Any,  # noqa: ANN401 - as above
+    run: JobRun,
+    error: BaseException | None,
+    options: JobWorkerOptions,
+) -> Any:  # noqa: ANN401 - as above
+    """Call what ends the claim of a job that ran, and return the answer: whether it lasted."""
+    if run.intended(error) is Outcome.ACKED:
+        return store.complete(run.job)
+    delay = retry_delay(run.job, options, entropy.draw())
+    return store.fail(run.job, run.ended or error or "unknown", delay=delay, dead=run.is_hopeless)
 
 
 def retry_delay(job: Job, options: JobWorkerOptions, draw: float) -> float:

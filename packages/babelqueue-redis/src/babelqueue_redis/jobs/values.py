@@ -14,6 +14,9 @@ JobT = TypeVar("JobT", bound="Job")
 
 STATUSES = ("pending", "claimed", "done", "dead", "canceled")
 
+MOST = 2**53
+"""What numbers end at: beyond it JavaScript and Lua cannot count on."""
+
 
 class NewJob(msgspec.Struct, frozen=True):
     """A job on its way into the store, as an ``enqueuing`` hook sees it.
@@ -165,7 +168,7 @@ def job_of(reply: Sequence[bytes], made: type[JobT]) -> JobT | None:
 
     def number(name: bytes, default: int = 0) -> int:
         try:
-            return int(float(fields.get(name) or default))
+            return min(max(int(float(fields.get(name) or default)), 0), MOST)
         except (ValueError, OverflowError):
             return default
 

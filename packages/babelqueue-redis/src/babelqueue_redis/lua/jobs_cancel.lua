@@ -16,10 +16,11 @@ if now == '' then
   local time = redis.call('TIME')
   now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 end
+redis.call('ZCARD', KEYS[2])
 redis.call('ZCARD', KEYS[3])
 redis.call('ZCARD', KEYS[4])
 local kind, status, key =
-  unpack(redis.call('HMGET', KEYS[5], 'kind', 'status', 'idempotencyKey'))
+  unpack(redis.pcall('HMGET', KEYS[5], 'kind', 'status', 'idempotencyKey'))
 if not kind or (status ~= 'pending' and status ~= 'claimed') then
   return 0
 end
@@ -29,7 +30,7 @@ redis.call('ZADD', KEYS[3], now, ARGV[2])
 redis.call('ZADD', KEYS[4], 0, kind .. '\0' .. ARGV[2])
 redis.call('HSET', KEYS[5], 'status', 'canceled', 'updatedAt', now)
 redis.call('HDEL', KEYS[5], 'lockedAt', 'lockedBy', 'claimToken')
-if key and redis.call('GET', KEYS[6] .. key) == ARGV[2] then
+if key and redis.pcall('GET', KEYS[6] .. key) == ARGV[2] then
   redis.call('DEL', KEYS[6] .. key)
 end
 return 1

@@ -36,12 +36,12 @@ for at = 1, #due, 2 do
     return reply
   end
   local kind, payload, status =
-    unpack(redis.call('HMGET', KEYS[3] .. id, 'kind', 'payload', 'status'))
-  if not kind or not payload then
+    unpack(redis.pcall('HMGET', KEYS[3] .. id, 'kind', 'payload', 'status'))
+  if kind == false or payload == false then
     redis.call('ZREM', KEYS[1], id)
     redis.call('DEL', KEYS[3] .. id)
   elseif status ~= 'pending' and (status ~= 'claimed' or redis.call('ZSCORE', KEYS[2], id)) then
-    redis.call('ZREM', KEYS[1], id) -- finished or claimed by somebody who did not remove it
+    redis.call('ZREM', KEYS[1], id) -- finished or claimed elsewhere, or a key of another type
   elseif #ARGV > 7 and not may_run[kind] then
     rank = rank + 1
   else

@@ -21,8 +21,8 @@ redis.call('ZCARD', KEYS[4])
 local ids = {}
 for at = 2, #ARGV, 7 do
   local id, kind, payload, run_at, most, key, headers = unpack(ARGV, at, at + 6)
-  local holder = key ~= '' and redis.call('GET', KEYS[3] .. key)
-  local status = holder and redis.call('HGET', KEYS[2] .. holder, 'status')
+  local holder = key ~= '' and redis.pcall('GET', KEYS[3] .. key)
+  local status = type(holder) == 'string' and redis.pcall('HGET', KEYS[2] .. holder, 'status')
   if status == 'pending' or status == 'claimed' then
     id = holder
   else

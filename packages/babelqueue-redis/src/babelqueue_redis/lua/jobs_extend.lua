@@ -18,7 +18,7 @@ if now == '' then
 end
 -- A worker without tokens overwrites lockedBy and lockedAt, but leaves ours.
 local status, token, worker, since =
-  unpack(redis.call('HMGET', KEYS[2], 'status', 'claimToken', 'lockedBy', 'lockedAt'))
+  unpack(redis.pcall('HMGET', KEYS[2], 'status', 'claimToken', 'lockedBy', 'lockedAt'))
 if status ~= 'claimed' or token ~= ARGV[3] or worker ~= ARGV[4] or since ~= ARGV[5] then
   return 0
 end

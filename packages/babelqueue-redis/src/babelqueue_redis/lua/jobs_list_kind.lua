@@ -13,8 +13,8 @@
 local members = redis.call('ZRANGEBYLEX', KEYS[1], ARGV[1], ARGV[2], 'LIMIT', 0, ARGV[3])
 local reply = {#members == tonumber(ARGV[3]) and members[#members] or ''}
 for _, member in ipairs(members) do
-  local id = string.match(member, '%z(.*)$')
-  if redis.call('EXISTS', KEYS[2] .. id) == 0 then
+  local id = string.match(member, '%z(.*)$') or ''
+  if type(redis.pcall('HGET', KEYS[2] .. id, 'kind')) ~= 'string' then
     redis.call('ZREM', KEYS[1], member)
   elseif ARGV[4] == '1' then
     reply[#reply + 1] = redis.call('HGETALL', KEYS[2] .. id)

@@ -26,7 +26,7 @@ local reply = {'', ''}
 local ids = redis.call('ZRANGE', KEYS[1], rank, rank + ARGV[3] - 1, 'WITHSCORES')
 for at = 1, #ids, 2 do
   local id = ids[at]
-  local kind, status = unpack(redis.call('HMGET', KEYS[2] .. id, 'kind', 'status'))
+  local kind, status = unpack(redis.pcall('HMGET', KEYS[2] .. id, 'kind', 'status'))
   if not kind then
     redis.call('ZREM', KEYS[1], id)
   elseif status == ARGV[1] and (ARGV[2] == '' or kind == ARGV[2]) then

@@ -19,7 +19,7 @@ redis.call('ZCARD', KEYS[2])
 local until_then = string.format('%.0f', now - ARGV[2])
 local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', until_then, 'LIMIT', 0, ARGV[3])
 for _, id in ipairs(ids) do
-  local kind, status = unpack(redis.call('HMGET', KEYS[3] .. id, 'kind', 'status'))
+  local kind, status = unpack(redis.pcall('HMGET', KEYS[3] .. id, 'kind', 'status'))
   redis.call('ZREM', KEYS[1], id)
   if kind and status == ARGV[4] then -- else somebody without indexes gave it another one
     redis.call('ZREM', KEYS[2], kind .. '\0' .. id)

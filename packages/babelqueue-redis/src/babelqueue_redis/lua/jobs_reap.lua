@@ -22,10 +22,10 @@ redis.call('ZCARD', KEYS[4])
 local reaped = 0
 local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[2])
 for _, id in ipairs(ids) do
-  local kind, payload, status, attempts, most, key, worker = unpack(redis.call('HMGET', KEYS[5] .. id,
+  local kind, payload, status, attempts, most, key, worker = unpack(redis.pcall('HMGET', KEYS[5] .. id,
     'kind', 'payload', 'status', 'attempts', 'maxAttempts', 'idempotencyKey', 'lockedBy'))
   redis.call('ZREM', KEYS[1], id)
-  if not kind or not payload then
+  if kind == false or payload == false then -- not of a key of another type
     redis.call('DEL', KEYS[5] .. id)
   elseif status == 'claimed' then
     attempts = (tonumber(attempts) or 0) + 1
@@ -35,7 +35,7 @@ for _, id in ipairs(ids) do
     else
       redis.call('ZADD', KEYS[3], now, id)
       redis.call('HSET', KEYS[5] .. id, 'status', 'dead')
-      if key and redis.call('GET', KEYS[6] .. key) == id then
+      if key and redis.pcall('GET', KEYS[6] .. key) == id then
         redis.call('DEL', KEYS[6] .. key)
       end
     end

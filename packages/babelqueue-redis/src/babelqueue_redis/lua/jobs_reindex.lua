@@ -19,12 +19,15 @@ if now == '' then
 end
 local places =
   {pending = KEYS[1], claimed = KEYS[2], done = KEYS[3], dead = KEYS[4], canceled = KEYS[5]}
+for _, place in pairs(places) do
+  redis.call('ZCARD', place)
+end
 redis.call('ZREM', KEYS[6], '\0no member, but a write that is allowed at maxmemory')
 local changed = 0
 for at = 2, #ARGV do
   local id = ARGV[at]
   local kind, payload, status, run_at, updated_at =
-    unpack(redis.call('HMGET', KEYS[7] .. id, 'kind', 'payload', 'status', 'runAt', 'updatedAt'))
+    unpack(redis.pcall('HMGET', KEYS[7] .. id, 'kind', 'payload', 'status', 'runAt', 'updatedAt'))
   if kind and payload and places[status] then
     local moves = redis.call('ZADD', KEYS[6], 0, kind .. '\0' .. id)
     for name, place in pairs(places) do
@@ -32,7 +35,9 @@ for at = 2, #ARGV do
         moves = moves + redis.call('ZREM', place, id)
       elseif not redis.call('ZSCORE', place, id) then
         local when = status == 'pending' and run_at or status ~= 'claimed' and updated_at
-        moves = moves + redis.call('ZADD', place, tonumber(when or '') and when or now, id)
+        local score = tonumber(when or '')
+        local sane = score and math.abs(score) < 1e15 -- which NaN is not
+        moves = moves + redis.call('ZADD', place, sane and string.format('%.0f', score) or now, id)
       end
     end
     changed = changed + (moves > 0 and 1 or 0)

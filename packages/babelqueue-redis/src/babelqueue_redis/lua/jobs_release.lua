@@ -18,7 +18,7 @@ local released = 0
 for at = 2, #ARGV, 4 do
   local id, token, worker, since = unpack(ARGV, at, at + 3)
   local job =
-    redis.call('HMGET', KEYS[3] .. id, 'status', 'claimToken', 'lockedBy', 'lockedAt')
+    redis.pcall('HMGET', KEYS[3] .. id, 'status', 'claimToken', 'lockedBy', 'lockedAt')
   if job[1] == 'claimed' and job[2] == token and job[3] == worker and job[4] == since then
     redis.call('ZREM', KEYS[1], id)
     redis.call('ZADD', KEYS[2], now, id)

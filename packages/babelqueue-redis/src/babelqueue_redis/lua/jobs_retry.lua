@@ -19,15 +19,18 @@ if now == '' then
   now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 end
 redis.call('ZCARD', KEYS[1])
+redis.call('ZCARD', KEYS[2])
+redis.call('ZCARD', KEYS[3])
+redis.call('ZCARD', KEYS[4])
 redis.call('ZCARD', KEYS[5])
 local kind, status, key =
-  unpack(redis.call('HMGET', KEYS[6] .. id, 'kind', 'status', 'idempotencyKey'))
+  unpack(redis.pcall('HMGET', KEYS[6] .. id, 'kind', 'status', 'idempotencyKey'))
 if not kind or (status ~= 'done' and status ~= 'dead' and status ~= 'canceled') then
   return 0
 end
-local holder = key and redis.call('GET', KEYS[7] .. key)
-if holder and holder ~= id then
-  local holds = redis.call('HGET', KEYS[6] .. holder, 'status')
+local holder = key and redis.pcall('GET', KEYS[7] .. key)
+if type(holder) == 'string' and holder ~= id then
+  local holds = redis.pcall('HGET', KEYS[6] .. holder, 'status')
   if holds == 'pending' or holds == 'claimed' then
     return 0
   end

@@ -26,9 +26,10 @@ end
 redis.call('ZCARD', KEYS[3])
 redis.call('ZCARD', KEYS[4])
 redis.call('ZCARD', KEYS[5])
-local job = redis.call('HMGET', KEYS[2], 'status', 'claimToken', 'lockedBy', 'lockedAt', 'attempts',
+local job = redis.pcall('HMGET', KEYS[2], 'status', 'claimToken', 'lockedBy', 'lockedAt', 'attempts',
   'maxAttempts', 'kind')
-if job[1] ~= 'claimed' or job[2] ~= ARGV[3] or job[3] ~= ARGV[4] or job[4] ~= ARGV[5] then
+if job[1] ~= 'claimed' or job[2] ~= ARGV[3] or job[3] ~= ARGV[4] or job[4] ~= ARGV[5]
+  or not job[7] then
   return 0
 end
 redis.call('ZREM', KEYS[1], ARGV[2])
@@ -45,7 +46,7 @@ if status == 'failed' and attempts < (tonumber(job[6]) or 1) then
 else
   status = status == 'done' and status or 'dead'
   redis.call('ZADD', KEYS[4], now, ARGV[2])
-  if KEYS[6] and redis.call('GET', KEYS[6]) == ARGV[2] then
+  if KEYS[6] and redis.pcall('GET', KEYS[6]) == ARGV[2] then
     redis.call('DEL', KEYS[6])
   end
 end

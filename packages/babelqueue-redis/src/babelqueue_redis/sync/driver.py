@@ -20,6 +20,7 @@ from redis.retry import Retry
 from babelqueue_redis import hooks
 from babelqueue_redis.cluster import HOPS, Nodes
 from babelqueue_redis.core.command import Command, Op
+from babelqueue_redis.errors import TransportError
 from babelqueue_redis.redis_py import (
     LONGEST_BLOCK,
     TRUSTED_FOR,
@@ -80,7 +81,12 @@ class Driver:
         try:
             commands = next(op)
             while True:
-                commands = op.send(self.trip(commands))
+                try:
+                    replies = self.trip(commands)
+                except TransportError as error:
+                    commands = op.throw(error)
+                else:
+                    commands = op.send(replies)
         except StopIteration as end:
             result: T = end.value
             return result

@@ -228,9 +228,9 @@ class RedisJobStore:
         command = self._commands.fail(job, error, retry_at=due, delay=wait, dead=dead, now=now)
         return self._driver.send(command)
 
-    def release(self, job: ClaimedJob, *, now: When = None) -> bool:
-        """End a claim unprocessed: due at once, no attempt counted. ``False`` when it was over."""
-        return self._driver.send(self._commands.release((job,), now))
+    def release(self, *jobs: ClaimedJob, now: When = None) -> bool:
+        """End claims unprocessed: due at once, no attempt counted. ``False`` when one was over."""
+        return self._driver.send(self._commands.release(jobs, now))
 
     def reap_stuck(self, *, now: When = None) -> int:
         """Bring back jobs whose lease ran out: due at once, an attempt counted, or dead.

@@ -7,45 +7,39 @@ queue when one has ended.
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from types import FrameType
 from typing import Any
 
 from babelqueue_redis import entropy, hooks
 from babelqueue_redis.core.routing import check_result
-from babelqueue_redis.errors import (
-    BabelQueueError,
-    LeaseLostError,
-    ShutdownError,
-    TransportError,
-)
+from babelqueue_redis.errors import BabelQueueError, LeaseLostError, TransportError
 from babelqueue_redis.jobs.options import JobWorkerOptions
 from babelqueue_redis.jobs.registry import JobRegistry
 from babelqueue_redis.jobs.running import (
     Agenda,
     Running,
+    abandon,
     begun,
     check_handlers,
     imagined,
     logger,
+    postpone,
     prepared,
     report,
-    retry_delay,
-    timed_out,
+    report_end,
+    settling,
+    time_out,
 )
-from babelqueue_redis.jobs.values import JobRun
 from babelqueue_redis.steps import Serving
 from babelqueue_redis.sync.job_lanes import Lanes
+from babelqueue_redis.sync.job_signals import listening
 from babelqueue_redis.sync.job_store import RedisJobStore
-from babelqueue_redis.values import Outcome
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_Ended = tuple[Running, BaseException | None]
 
 
 class JobWorker:
@@ -99,11 +93,10 @@ class JobWorker:
         self._store = store
         self._registry = registry
         # Its put() takes no lock of Python's, so that a signal handler may call it at any point.
-        self._ended: queue.SimpleQueue[tuple[Running, BaseException | None] | None]
-        self._ended = queue.SimpleQueue()
+        self._ended: queue.SimpleQueue[_Ended | None] = queue.SimpleQueue()
         self._lanes = Lanes()
         self._runs: list[Running] = []
-        self._running = self._stopping = self._hurrying = False
+        self._running = self._stopping = self._signalled = self._hurrying = False
 
     def run(self, should_continue: Callable[[], bool] | None = None) -> int:
         """Work until stopped.
@@ -129,7 +122,10 @@ class JobWorker:
         self._running, handled, self._lanes = True, 0, Lanes()
         agenda = Agenda(self._options, time.monotonic())
         try:
-            with hooks.serving(Serving(self._store.server, lambda: None)), self._handling_signals():
+            with (
+                hooks.serving(Serving(self._store.server, lambda: None)),
+                listening(self._on_signal),
+            ):
                 try:
                     while True:
                         self._work(agenda, should_continue or (lambda: True))
@@ -137,11 +133,11 @@ class JobWorker:
                             break
                         handled += self._settle_ended(agenda)
                 finally:  # before any hook takes its time: nothing extends the leases any more
-                    self._give_back()
+                    handled += self._give_back(agenda)
                     self._lanes.end()
         finally:
             self._runs = []
-            self._running = self._stopping = self._hurrying = False
+            self._running = self._stopping = self._signalled = self._hurrying = False
             self._store.close()
         return handled
 
@@ -187,9 +183,11 @@ class JobWorker:
             if not self._stopping and now >= agenda.claim_at:
                 self._claim(agenda, now)
         except TransportError as error:
-            agenda.outage(error, now)
+            agenda.outage(error, time.monotonic())
         for running in [each for each in self._runs if now >= each.deadline]:
-            self._settle(running, timed_out(running, self._options))
+            if not running.is_over:
+                time_out(running, self._options)
+            self._settle(running, agenda)
 
     def _claim(self, agenda: Agenda, now: float) -> None:
         free = self._options.concurrency - len(self._runs)
@@ -206,7 +204,7 @@ class JobWorker:
             self._runs.append(running)
             self._lanes.start(partial(self._handle, running), self._ended.put)
 
-    def _handle(self, running: Running) -> tuple[Running, BaseException | None]:
+    def _handle(self, running: Running) -> _Ended:
         """Run a handler, in a thread of its own."""
         error: BaseException | None = None
         done = False
@@ -222,40 +220,44 @@ class JobWorker:
         """Wait until a handler has ended or something else is to be done; settle what ended."""
         claims = not self._stopping and len(self._runs) < self._options.concurrency
         wait = max(agenda.next(self._runs, claims=claims) - time.monotonic(), 0)
+        with contextlib.suppress(queue.Empty):
+            return self._settle_those_that_ended(
+                agenda, self._ended.get(timeout=min(wait, threading.TIMEOUT_MAX))
+            )
+        return 0
+
+    def _settle_those_that_ended(self, agenda: Agenda, ended: _Ended | None = None) -> int:
         settled = 0
         with contextlib.suppress(queue.Empty):
-            ended = self._ended.get(timeout=min(wait, threading.TIMEOUT_MAX))
             while True:
-                if ended is not None and ended[0] in self._runs:
-                    self._settle(*ended)
+                if ended is not None and ended[0] in self._runs and not ended[0].is_over:
+                    running, error = ended
+                    running.is_over, running.error = True, error
+                    self._settle(running, agenda)
                     settled += 1
                 ended = self._ended.get_nowait()
         return settled
 
-    def _settle(self, running: Running, error: BaseException | None) -> None:
-        """End the claim of a job that ran."""
-        self._runs.remove(running)
-        run = running.run
+    def _settle(self, running: Running, agenda: Agenda) -> None:
+        """End the claim of a job that ran; later, while Redis is away."""
+        run, error = running.run, running.error
+        if time.monotonic() < agenda.resume_at:
+            running.deadline = agenda.resume_at
+            return
         try:
-            report(run, error, settled=self._settled(run, error))
+            settled = settling(self._store, run, error, self._options)
         except TransportError as lost:
-            logger.error("%r is not confirmed to be settled and may run again: %s", run.job, lost)
-
-    def _settled(self, run: JobRun, error: BaseException | None) -> bool:
-        outcome, job = run.intended(error), run.job
-        if outcome is Outcome.ACKED:
-            return self._store.complete(job)
-        if outcome is Outcome.RELEASED:
-            return self._store.release(job)
-        why = run.ended or error or "unknown"
-        delay = retry_delay(job, self._options, entropy.draw())
-        return self._store.fail(job, why, delay=delay, dead=run.is_hopeless)
+            postpone(running, lost, agenda, time.monotonic())
+            return
+        self._runs.remove(running)
+        report(run, error, settled=settled or running.may_be_settled)
 
     def _extend(self) -> None:
         """Keep the leases; a job that is lost is no longer ours to settle."""
         for running in list(self._runs):
             job = running.run.job
-            if not self._store.extend(job, self._options.lease):
+            lasts = self._store.extend(job, self._options.lease)
+            if not lasts and not running.is_over:
                 self._runs.remove(running)
                 running.run.ended = LeaseLostError(f"{job!r} was canceled or reaped")
                 logger.warning("%r was canceled or reaped while its handler ran", job)
@@ -264,32 +266,23 @@ class JobWorker:
         time_is_up = self._hurrying or time.monotonic() >= agenda.end_at
         return self._stopping and (time_is_up or not self._runs)
 
-    def _give_back(self) -> None:
-        """Give back the jobs whose handlers did not end in time."""
-        for running in list(self._runs):
-            running.run.ended = ShutdownError("the worker ended before the handler did")
-            self._settle(running, None)
-
-    @contextlib.contextmanager
-    def _handling_signals(self) -> Iterator[None]:
-        """Turn SIGTERM and SIGINT into a graceful end; only the main thread can."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        pid = os.getpid()
-
-        def on_signal(number: int, _frame: FrameType | None) -> None:
-            if os.getpid() != pid:  # a child that a handler forked: not ours to shut down
-                handler = previous[number]
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
-                signal.raise_signal(number)
-                return
-            self._hurrying = self._stopping
-            self.stop()
-
-        previous: dict[int, Any] = {int(each): signal.signal(each, on_signal) for each in _SIGNALS}
+    def _give_back(self, agenda: Agenda) -> int:
+        """Settle what ended, a last time; give back the jobs whose handlers did not end in time."""
+        agenda.resume_at = 0
+        settled = self._settle_those_that_ended(agenda)
+        for running in [each for each in self._runs if each.is_over]:
+            self._settle(running, agenda)
+        left = abandon(self._runs)
         try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            lasted: bool | None = not left or self._store.release(
+                *(running.run.job for running in left)
+            )
+        except TransportError:
+            lasted = None
+        report_end(self._runs, lasted=lasted)
+        return settled
+
+    def _on_signal(self) -> None:
+        self._hurrying = self._signalled
+        self._signalled = True
+        self.stop()
