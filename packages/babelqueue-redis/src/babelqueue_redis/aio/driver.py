@@ -68,13 +68,13 @@ class Driver:
             ConnectionLostError: There was no reply.
             CommandRefusedError: The reply was an error.
         """
-        trip = self._trip((command,))
-        result: T = (await (self._while_wanted if command.blocks else self._to_its_end)(trip))[0]
+        trip = self._keep(self._trip((command,)))
+        result: T = (await (_while_wanted if command.blocks else whole)(trip))[0]
         return result
 
     async def run(self, op: Op[T]) -> T:
         """Send every trip of ``op``; raises what :meth:`send` raises."""
-        return await self._to_its_end(self._run(op))
+        return await whole(self._keep(self._run(op)))
 
     async def take(
         self, op: Op[T | None], give_back: Callable[[T], Command[bool] | None]
@@ -104,26 +104,6 @@ class Driver:
             self._link = None
         with contextlib.suppress(RedisError, OSError, RuntimeError, asyncio.TimeoutError):
             await link.connection.disconnect(nowait=nowait)
-
-    async def _to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await ``work``; a cancellation waits for it."""
-        return await whole(self._keep(work))
-
-    async def _while_wanted(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await ``work``; a cancellation ends it.
-
-        Before Python 3.12 ``wait_for``, which redis-py sends with, swallows a cancellation that
-        comes when it is done. This one is seen here, and the task is told until it heard.
-        """
-        task = self._keep(work)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            while not task.done():
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait([task], timeout=0.05)
-            raise
 
     def _keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start ``work`` as a task that is not forgotten before it ends."""
@@ -276,6 +256,18 @@ async def whole(work: Awaitable[T]) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await _ended(task)
+        raise
+
+
+async def _while_wanted(task: asyncio.Task[T]) -> T:
+    """Await ``task``; a cancellation ends it, even where redis-py's ``wait_for`` swallows one."""
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([task], timeout=0.05)
         raise
 
 
