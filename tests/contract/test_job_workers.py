@@ -33,7 +33,6 @@ from babelqueue_redis.jobs.running import Agenda
 from kit.redis_server import any_binary, free_port, private_server
 from tests.support.proxy import proxy_to
 from tests.support.server import Client
-from tests.support.shells import Shell
 from tests.support.waiting import eventually
 
 
@@ -688,38 +687,25 @@ def test_after_an_outage_leases_are_extended_before_anything_is_reaped() -> None
             now = agenda.beat_at
 
 
+@pytest.mark.parametrize("kind", ["sync", "aio"])
 def test_a_signal_after_stop_is_the_first_one(
-    redis_url: str, prefix: str, jobs: RedisJobStore, shell: Shell
+    redis_url: str, prefix: str, jobs: RedisJobStore, kind: str
 ) -> None:
     """The handlers may go on."""
-    registry = JobRegistry()
-    job_id = jobs.enqueue("a", 1)
+    registry, job_id = JobRegistry(), jobs.enqueue("a", 1)
+    worker: Any = (
+        JobWorker(RedisJobStore(redis_url, key_prefix=prefix), registry)
+        if kind == "sync"
+        else AsyncJobWorker(AsyncRedisJobStore(redis_url, key_prefix=prefix), registry)
+    )
 
-    def stop_and_kill(worker: Any) -> None:
+    @registry.job("a")
+    def handle(payload: object) -> None:
         worker.stop()
         os.kill(os.getpid(), signal.SIGTERM)
+        eventually(lambda: worker._signalled)
 
-    async def main() -> int:
-        worker = AsyncJobWorker(AsyncRedisJobStore(redis_url, key_prefix=prefix), registry)
-
-        @registry.job("a")
-        async def handle(payload: object) -> None:
-            stop_and_kill(worker)
-            await asyncio.sleep(0.1)  # the loop is told of the signal before
-
-        return await worker.run()
-
-    if shell.name == "aio":
-        assert asyncio.run(main()) == 1
-    else:
-        worker = JobWorker(jobs, registry)
-
-        @registry.job("a")
-        def handle(payload: object) -> None:
-            stop_and_kill(worker)
-            eventually(lambda: worker._signalled)
-
-        assert worker.run() == 1
+    assert (worker.run() if kind == "sync" else asyncio.run(worker.run())) == 1
     assert status_of(jobs, job_id) == "done"
 
 

@@ -622,6 +622,21 @@ def test_a_refused_script_has_changed_nothing(
     assert refused >= 2
 
 
+@pytest.mark.parametrize("end", ["complete", "fail", "dead"])
+def test_a_job_that_a_reaper_without_tokens_moved_is_settled_whole(
+    jobs: RedisJobStore, client: Client, prefix: str, end: str
+) -> None:
+    """It moves the id to ``due`` first, and then the hash: in between it may be settled."""
+    job_id = jobs.enqueue("a", 1)
+    job = claim(jobs)
+    client.zrem(f"{prefix}claimed", job_id)
+    client.zadd(f"{prefix}due", {job_id: 1})
+    ended = jobs.complete(job) if end == "complete" else jobs.fail(job, "", dead=end == "dead")
+    assert ended
+    status = {"complete": "done", "fail": "pending", "dead": "dead"}[end]
+    assert counts(jobs) == {status: 1}
+
+
 def test_an_idempotency_key_of_another_type_holds_nothing(
     jobs: RedisJobStore, client: Client, prefix: str
 ) -> None:

@@ -34,11 +34,12 @@ Jobs = list[Job]
 
 
 class AsyncRedisJobStore:
-    """Jobs that workers claim for as long as a lease lasts. Safe to share between threads.
+    """Jobs that workers claim for as long as a lease lasts.
 
-    It is kept as ``@absolutejs/queue-redis`` keeps its own, so that JavaScript workers may share
-    it. Every method is atomic. Moments are epoch milliseconds or aware ``datetime`` objects; the
-    server's clock says what time it is, unless ``now=`` does.
+    Safe to share between threads; the one for asyncio, between tasks of one loop. It is kept as
+    ``@absolutejs/queue-redis`` keeps its own, so that JavaScript workers may share it. Every method
+    is atomic. Moments are epoch milliseconds or aware ``datetime`` objects; the server's clock says
+    what time it is, unless ``now=`` does.
 
     Args:
         client: A ``redis.asyncio.Redis``, whose connection settings are used, or a URL.
