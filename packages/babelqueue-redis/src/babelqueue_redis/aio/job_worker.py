@@ -248,7 +248,7 @@ class AsyncJobWorker:
             running.deadline = agenda.resume_at
             return
         try:
-            settled = await settling(self._store, run, error, self._options)
+            settled = await settling(self._store, run, error, self._options, entropy.draw())
         except TransportError as lost:
             postpone(running, lost, agenda, time.monotonic())
             return
