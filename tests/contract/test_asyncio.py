@@ -175,6 +175,33 @@ def test_a_cancelled_wait_ends_at_once(
     run(main())
 
 
+def test_a_cancelled_wait_ends_even_if_redis_py_swallows_it(
+    run: Run, redis_url: str, queue: str, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ``wait_for`` does before Python 3.12, when the command was sent just then."""
+    sent = asyncio.Event()
+    send = redis.asyncio.Connection.send_packed_command
+
+    async def deaf_once(self: Any, data: Any, **options: Any) -> None:
+        await send(self, data, **options)
+        if any(verb in b"".join(data) for verb in (b"BLMOVE", b"BLPOP")) and not sent.is_set():
+            sent.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(600)
+
+    async def main() -> None:
+        async with AsyncRedisConsumer(redis_url, queue, layout=layout) as consumer:
+            monkeypatch.setattr(redis.asyncio.Connection, "send_packed_command", deaf_once)
+            task = asyncio.ensure_future(consumer.poll(60))
+            await sent.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await consumer.poll(0) is None
+
+    run(main())
+
+
 def test_tasks_may_share_a_publisher(
     run: Run, redis_url: str, queue: str, layout: str, store: Store
 ) -> None:

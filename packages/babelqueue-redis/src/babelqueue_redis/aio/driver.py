@@ -65,16 +65,13 @@ class Driver:
             ConnectionLostError: There was no reply.
             CommandRefusedError: The reply was an error.
         """
-        if command.blocks:
-            replies = await self._trip((command,))
-        else:
-            replies = await self._to_its_end(self._trip((command,)))
-        result: T = replies[0]
+        trip = self._keep(self._trip((command,)))
+        result: T = (await (_while_wanted if command.blocks else whole)(trip))[0]
         return result
 
     async def run(self, op: Op[T]) -> T:
         """Send every trip of ``op``; raises what :meth:`send` raises."""
-        return await self._to_its_end(self._run(op))
+        return await whole(self._keep(self._run(op)))
 
     async def take(
         self, op: Op[T | None], give_back: Callable[[T], Command[bool] | None]
@@ -104,10 +101,6 @@ class Driver:
             self._link = None
         with contextlib.suppress(RedisError, OSError, RuntimeError):
             await link.connection.disconnect(nowait=True)
-
-    async def _to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await ``work``; a cancellation waits for it."""
-        return await whole(self._keep(work))
 
     def _keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start ``work`` as a task that is not forgotten before it ends."""
@@ -235,6 +228,18 @@ async def _ended(task: asyncio.Future[Any]) -> None:
     while not task.done():
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait([task])
+
+
+async def _while_wanted(task: asyncio.Task[T]) -> T:
+    """Await ``task``; a cancellation ends it, even where redis-py's ``wait_for`` swallows one."""
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([task], timeout=0.05)
+        raise
 
 
 async def _is_stale(connection: Any) -> bool:  # noqa: ANN401 - a connection
