@@ -86,12 +86,10 @@ class JobCommands:
         if isinstance(kinds, str):
             msg = f"kinds={kinds!r} is refused: it must be a list, [{kinds!r}]"
             raise ConfigurationError(msg)
-        wanted = tuple(
-            check_text("kinds", kind) for kind in kinds or ()
-        )  # no kinds would mean any to the script
+        wanted = tuple(check_text("kinds", kind) for kind in kinds or ())
         keys = (self._due, self._claimed, self._job, self._kinds)
         jobs: list[ClaimedJob] = []
-        rank = 0 if kinds is None or wanted else -1
+        rank = 0 if kinds is None or wanted else -1  # no kinds would mean any to the script
         while rank >= 0 and len(jobs) < limit:
             most = min(limit - len(jobs), CHUNK)
             args = (clock_of(now), lease, worker_id, token, most, rank, CHUNK, *wanted)
