@@ -18,6 +18,7 @@ import redis
 
 from babelqueue_redis import (
     AsyncJobWorker,
+    AsyncRedisConsumer,
     AsyncRedisJobStore,
     BabelQueueError,
     ClaimedJob,
@@ -377,7 +378,7 @@ def test_stop_lets_handlers_end_and_gives_back_those_that_do_not(
 
 
 WORKER = """
-import asyncio, os, sys, time
+import asyncio, os, signal, sys, time
 from babelqueue_redis import (
     AsyncJobWorker, AsyncRedisJobStore, JobRegistry, JobWorker, RedisJobStore
 )
@@ -394,6 +395,16 @@ def crash(payload):
 def wait(payload):
     print("started", flush=True)
     time.sleep(payload)
+
+@registry.job("fork")
+def fork(payload):
+    child = os.fork()
+    if child == 0:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGTERM
 
 options = dict(lease=0.3, poll_interval=0.01, reap_interval=0.05, shutdown_timeout=60)
 if kind == "sync":
@@ -458,6 +469,40 @@ def test_a_signal_ends_a_worker_after_its_handlers(
     assert process.communicate(timeout=60)[0] == "1\n"
     assert process.returncode == 0
     assert status_of(jobs, job_id) == "done"
+
+
+def test_a_signal_to_a_child_that_a_handler_forked_ends_that_child(
+    child: Callable[[], subprocess.Popen[str]], jobs: RedisJobStore
+) -> None:
+    """As it would end any process; the worker goes on."""
+    ids = jobs.enqueue_many([("fork", 1), ("fork", 2)], max_attempts=1)
+    child()
+    assert [finished(jobs, job_id).status for job_id in ids] == ["done", "done"]
+
+
+def test_a_signal_ends_all_that_run_in_a_loop(
+    redis_url: str, prefix: str, queue: str, jobs: RedisJobStore
+) -> None:
+    """Two job workers and a consumer; then the signals are whose they were."""
+    registry, job_id = JobRegistry(), jobs.enqueue("a", 1)
+    before = signal.getsignal(signal.SIGTERM)
+
+    @registry.job("a")
+    async def handle(payload: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async def main() -> list[int]:
+        workers = [
+            AsyncJobWorker(AsyncRedisJobStore(redis_url, key_prefix=prefix), registry)
+            for _ in range(2)
+        ]
+        consumer = AsyncRedisConsumer(redis_url, queue, {})
+        ends = await asyncio.gather(consumer.run(), *(worker.run() for worker in workers))
+        return ends[1:]
+
+    assert sum(asyncio.run(main())) == 1
+    assert status_of(jobs, job_id) == "done"
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_second_signal_gives_the_jobs_back_at_once(

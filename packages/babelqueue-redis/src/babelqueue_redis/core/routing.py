@@ -86,10 +86,10 @@ def resolve(handler: Callable[..., Any], *, awaits: bool = False) -> Handler:
     )
     if not callable(handler):
         raise TypeError(wanted + "is not callable")
-    is_coroutine = _is_kind(inspect.iscoroutinefunction, handler)
+    is_coroutine = is_kind(inspect.iscoroutinefunction, handler)
     if is_coroutine and not awaits:
         raise TypeError(wanted + "is a coroutine function: use AsyncRedisConsumer")
-    if any(_is_kind(kind, handler) for kind in _GENERATORS):
+    if any(is_kind(kind, handler) for kind in _GENERATORS):
         raise TypeError(wanted + "is a generator function: it would not run when called")
     try:
         signature = inspect.signature(handler)
@@ -101,7 +101,7 @@ def resolve(handler: Callable[..., Any], *, awaits: bool = False) -> Handler:
     return Handler(_with_three_arguments(handler, arity), is_coroutine)
 
 
-def _is_kind(kind: Callable[[object], bool], handler: Callable[..., Any]) -> bool:
+def is_kind(kind: Callable[[object], bool], handler: Callable[..., Any]) -> bool:
     """Tell whether a handler, or an object's ``__call__``, is a function of that kind."""
     return kind(handler) or kind(type(handler).__call__)
 
