@@ -138,15 +138,20 @@ def deliver(
     else:
         envelope = judged
         handler = routes.find(judged.job)
-        where = f"queue {destination.queue!r} (message {judged.meta.id!r})"
         if handler is None:
+            where = _where(judged, destination)
             refusal = UnknownUrnError(f"no handler for {judged.job!r} on {where}")
         elif options.counts_deliveries and judged.attempts >= options.max_tries:
             times = f"{judged.attempts} times without a settlement"
+            where = _where(judged, destination)
             refusal = ExhaustedError(f"a message on {where} was delivered {times}")
     if_failed = outcome_if_failed(envelope, refusal, options)
     unfit = Outcome.DEAD_LETTERED if options.dead_letter_queue else Outcome.DROPPED
     return Delivery(destination, reservation, envelope, handler, refusal, if_failed, unfit)
+
+
+def _where(envelope: Envelope, destination: Destination) -> str:
+    return f"queue {destination.queue!r} (message {envelope.meta.id!r})"
 
 
 def prepared(delivery: Delivery) -> Callable[[], Any]:
