@@ -206,8 +206,8 @@ def test_a_cancellation_is_not_replaced_by_a_failed_hand_back(
         (taken,) = yield (Command("ECHO", (), ("taken",), bytes.decode),)
         return str(taken)
 
-    def refused(taken: str) -> Command[bool]:
-        return Command("GETSET", (), (taken,), bool)  # an argument is missing
+    def refused(taken: str | None) -> Command[bool]:
+        return Command("GETSET", (), (str(taken),), bool)  # an argument is missing
 
     async def main() -> None:
         async with AsyncRedisConsumer(redis_url, "q") as consumer:
