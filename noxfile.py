@@ -206,7 +206,7 @@ def lowest(session: nox.Session) -> None:
         "opentelemetry-distro==0.60b0",
         "redis==5.2.0",
     )
-    session.run("pytest", "-q", *PARALLEL, "tests/unit", "tests/contract", "tests/otel")
+    session.run("pytest", "-q", *PARALLEL, *SMOKE)
 
 
 @nox.session

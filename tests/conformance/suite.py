@@ -5,6 +5,7 @@ It is downloaded once, checked by hash, and kept outside version control.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import subprocess
@@ -58,9 +59,7 @@ def folder() -> Path:
         raise SuiteUnavailableError(msg)
     target = _CACHE / _FOLDER
     if not target.exists():
-        with tarfile.open(archive) as opened:
-            members = [m for m in opened.getmembers() if m.name.startswith(_FOLDER)]
-            opened.extractall(_CACHE, members, filter="data")
+        _extract(archive, target)
     return target
 
 
@@ -105,6 +104,17 @@ def _listed(section: str, block: str, listed: list[dict[str, Any]]) -> Iterator[
             yield Case(section, f"{block}/{name or index}", block, content)
         else:
             yield Case(section, name or f"{section}#{index}", "", content)
+
+
+def _extract(archive: Path, target: Path) -> None:
+    """Put the whole folder in its place at once: several processes may be at it."""
+    with tempfile.TemporaryDirectory(dir=_CACHE) as draft:
+        with tarfile.open(archive) as opened:
+            members = [m for m in opened.getmembers() if m.name.startswith(_FOLDER)]
+            opened.extractall(draft, members, filter="data")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):  # another process was faster
+            Path(draft, _FOLDER).rename(target)
 
 
 def _download(archive: Path) -> None:

@@ -18,6 +18,7 @@ import redis
 
 from babelqueue_redis import (
     AsyncJobWorker,
+    AsyncRedisConsumer,
     AsyncRedisJobStore,
     BabelQueueError,
     ClaimedJob,
@@ -33,7 +34,6 @@ from babelqueue_redis.jobs.running import Agenda
 from kit.redis_server import any_binary, free_port, private_server
 from tests.support.proxy import proxy_to
 from tests.support.server import Client
-from tests.support.shells import Shell
 from tests.support.waiting import eventually
 
 
@@ -378,7 +378,7 @@ def test_stop_lets_handlers_end_and_gives_back_those_that_do_not(
 
 
 WORKER = """
-import asyncio, os, sys, time
+import asyncio, os, signal, sys, time
 from babelqueue_redis import (
     AsyncJobWorker, AsyncRedisJobStore, JobRegistry, JobWorker, RedisJobStore
 )
@@ -395,6 +395,16 @@ def crash(payload):
 def wait(payload):
     print("started", flush=True)
     time.sleep(payload)
+
+@registry.job("fork")
+def fork(payload):
+    child = os.fork()
+    if child == 0:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGTERM
 
 options = dict(lease=0.3, poll_interval=0.01, reap_interval=0.05, shutdown_timeout=60)
 if kind == "sync":
@@ -459,6 +469,40 @@ def test_a_signal_ends_a_worker_after_its_handlers(
     assert process.communicate(timeout=60)[0] == "1\n"
     assert process.returncode == 0
     assert status_of(jobs, job_id) == "done"
+
+
+def test_a_signal_to_a_child_that_a_handler_forked_ends_that_child(
+    child: Callable[[], subprocess.Popen[str]], jobs: RedisJobStore
+) -> None:
+    """As it would end any process; the worker goes on."""
+    ids = jobs.enqueue_many([("fork", 1), ("fork", 2)], max_attempts=1)
+    child()
+    assert [finished(jobs, job_id).status for job_id in ids] == ["done", "done"]
+
+
+def test_a_signal_ends_all_that_run_in_a_loop(
+    redis_url: str, prefix: str, queue: str, jobs: RedisJobStore
+) -> None:
+    """Two job workers and a consumer; then the signals are whose they were."""
+    registry, job_id = JobRegistry(), jobs.enqueue("a", 1)
+    before = signal.getsignal(signal.SIGTERM)
+
+    @registry.job("a")
+    async def handle(payload: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async def main() -> list[int]:
+        workers = [
+            AsyncJobWorker(AsyncRedisJobStore(redis_url, key_prefix=prefix), registry)
+            for _ in range(2)
+        ]
+        consumer = AsyncRedisConsumer(redis_url, queue, {})
+        ends = await asyncio.gather(consumer.run(), *(worker.run() for worker in workers))
+        return ends[1:]
+
+    assert sum(asyncio.run(main())) == 1
+    assert status_of(jobs, job_id) == "done"
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_second_signal_gives_the_jobs_back_at_once(
@@ -688,38 +732,25 @@ def test_after_an_outage_leases_are_extended_before_anything_is_reaped() -> None
             now = agenda.beat_at
 
 
+@pytest.mark.parametrize("kind", ["sync", "aio"])
 def test_a_signal_after_stop_is_the_first_one(
-    redis_url: str, prefix: str, jobs: RedisJobStore, shell: Shell
+    redis_url: str, prefix: str, jobs: RedisJobStore, kind: str
 ) -> None:
     """The handlers may go on."""
-    registry = JobRegistry()
-    job_id = jobs.enqueue("a", 1)
+    registry, job_id = JobRegistry(), jobs.enqueue("a", 1)
+    worker: Any = (
+        JobWorker(RedisJobStore(redis_url, key_prefix=prefix), registry)
+        if kind == "sync"
+        else AsyncJobWorker(AsyncRedisJobStore(redis_url, key_prefix=prefix), registry)
+    )
 
-    def stop_and_kill(worker: Any) -> None:
+    @registry.job("a")
+    def handle(payload: object) -> None:
         worker.stop()
         os.kill(os.getpid(), signal.SIGTERM)
+        eventually(lambda: worker._signalled)
 
-    async def main() -> int:
-        worker = AsyncJobWorker(AsyncRedisJobStore(redis_url, key_prefix=prefix), registry)
-
-        @registry.job("a")
-        async def handle(payload: object) -> None:
-            stop_and_kill(worker)
-            await asyncio.sleep(0.1)  # the loop is told of the signal before
-
-        return await worker.run()
-
-    if shell.name == "aio":
-        assert asyncio.run(main()) == 1
-    else:
-        worker = JobWorker(jobs, registry)
-
-        @registry.job("a")
-        def handle(payload: object) -> None:
-            stop_and_kill(worker)
-            eventually(lambda: worker._signalled)
-
-        assert worker.run() == 1
+    assert (worker.run() if kind == "sync" else asyncio.run(worker.run())) == 1
     assert status_of(jobs, job_id) == "done"
 
 

@@ -523,6 +523,7 @@ def test_a_registry_checks_payloads_at_enqueue(shell: Shell, redis_url: str, pre
         ({"run_at": True}, ConfigurationError),
         ({"run_at": -1}, ConfigurationError),
         ({"max_attempts": 0}, ConfigurationError),
+        ({"max_attempts": 2**53 + 1}, ConfigurationError),
         ({"headers": {"a": 1}}, HeaderError),
         ({"idempotency_key": "\ud800"}, ConfigurationError),
     ],
@@ -535,6 +536,16 @@ def test_bad_input_is_an_error_at_the_call_and_stores_nothing(
     with pytest.raises(error, match="|".join(arguments).replace("headers", "header")):
         jobs.enqueue(**{"kind": "a", "payload": 1, **arguments})
     assert counts(jobs) == {}
+
+
+@pytest.mark.parametrize("bad", [None, 1, b"a", "a\0b", "\ud800"], ids=ascii)
+def test_what_is_no_text_is_no_id_and_no_kind(jobs: RedisJobStore, bad: Any) -> None:
+    """An error of ours says so, at the call."""
+    calls: list[Callable[[Any], object]] = [jobs.get, jobs.cancel, jobs.retry]
+    calls.append(lambda kind: jobs.claim_due(1, "w", 60, [kind]))
+    for call in calls:
+        with pytest.raises(ConfigurationError, match="must be text"):
+            call(bad)
 
 
 def test_a_batch_is_stored_whole_or_not_at_all(jobs: RedisJobStore) -> None:
@@ -620,6 +631,21 @@ def test_a_refused_script_has_changed_nothing(
             refused += 1
             assert keys() == before
     assert refused >= 2
+
+
+@pytest.mark.parametrize("end", ["complete", "fail", "dead"])
+def test_a_job_that_a_reaper_without_tokens_moved_is_settled_whole(
+    jobs: RedisJobStore, client: Client, prefix: str, end: str
+) -> None:
+    """It moves the id to ``due`` first, and then the hash: in between it may be settled."""
+    job_id = jobs.enqueue("a", 1)
+    job = claim(jobs)
+    client.zrem(f"{prefix}claimed", job_id)
+    client.zadd(f"{prefix}due", {job_id: 1})
+    ended = jobs.complete(job) if end == "complete" else jobs.fail(job, "", dead=end == "dead")
+    assert ended
+    status = {"complete": "done", "fail": "pending", "dead": "dead"}[end]
+    assert counts(jobs) == {status: 1}
 
 
 def test_an_idempotency_key_of_another_type_holds_nothing(

@@ -13,7 +13,7 @@ import pydantic
 import pytest
 
 from babelqueue_redis import AsyncRedisConsumer, AsyncRedisPublisher, Outcome, RedisConsumer
-from tests.support.proxy import proxy_to
+from babelqueue_redis.core.command import Command, Op
 from tests.support.server import Client
 from tests.support.store import Store
 
@@ -198,26 +198,27 @@ def test_a_signal_ends_every_run_of_a_loop_and_is_given_back(
 
 
 def test_a_cancellation_is_not_replaced_by_a_failed_hand_back(
-    redis_url: str, queue: str, layout: str, caplog: pytest.LogCaptureFixture
+    redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It goes on, and the log says what became of the message."""
 
+    def take() -> Op[str | None]:
+        (taken,) = yield (Command("ECHO", (), ("taken",), bytes.decode),)
+        return str(taken)
+
+    def refused(taken: str | None) -> Command[bool]:
+        return Command("GETSET", (), (str(taken),), bool)  # an argument is missing
+
     async def main() -> None:
-        async with AsyncRedisPublisher(redis_url, queue, layout=layout) as publisher:
-            await publisher.publish("urn:a", {})
-        with proxy_to(redis_url) as proxy:
-            consumer = AsyncRedisConsumer(proxy.url, queue, layout=layout)
-            await consumer._driver.send(consumer._layout.wait(0.01, 0))
-            task = asyncio.ensure_future(consumer.reserve(0))
-            command = b"EVALSHA"
+        async with AsyncRedisConsumer(redis_url, "q") as consumer:
+            task = asyncio.ensure_future(consumer._driver.take(take(), refused))
             await asyncio.sleep(0)
-            proxy.cut_before_the_reply_to(command, times=9)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            await consumer.close()
 
     asyncio.run(main())
+    assert "comes back after retry_after" in caplog.text
 
 
 def test_a_killed_link_is_one_clear_error_for_each_task(

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from babelqueue_redis import ConfigurationError, JobRegistry, PayloadError
-from babelqueue_redis.jobs.running import imagined
+from babelqueue_redis.jobs.running import check_handlers, imagined
 
 
 class Mail(msgspec.Struct):
@@ -51,9 +51,48 @@ def generates(payload: object) -> Any:
     yield
 
 
+class Generates:
+    """So would an object's ``__call__``."""
+
+    def __call__(self, payload: object) -> Any:
+        """Never run."""
+        yield
+
+
+class Awaits:
+    """An object that is called like a coroutine function."""
+
+    async def __call__(self, payload: object) -> object:
+        """Return the payload."""
+        return payload
+
+
+def test_an_object_with_an_async_call_is_a_coroutine_function() -> None:
+    """So only a worker of asyncio runs it, and awaits it."""
+    registry = JobRegistry()
+    registry.job("a")(Awaits())
+    assert registry.coroutines == ("a",)
+    with pytest.raises(ConfigurationError, match="AsyncJobWorker"):
+        check_handlers(registry, awaits=False)
+
+
+def test_a_refused_handler_leaves_its_kind_free() -> None:
+    """A second try may register one that fits; then the kind is taken."""
+    registry = JobRegistry()
+    with pytest.raises(TypeError):
+        registry.job("a")(lambda: None)
+    register = registry.job("a")
+    register(lambda payload: None)
+    with pytest.raises(TypeError):
+        register(lambda: None)
+    assert registry.kinds == ("a",)
+    with pytest.raises(ConfigurationError, match="registered already"):
+        registry.job("a")
+
+
 @pytest.mark.parametrize(
     "handler",
-    [None, generates, lambda: None, lambda a, b, c: None, lambda a, *, b: None],
+    [None, dict, Generates(), generates, lambda: None, lambda a, b, c: None, lambda a, *, b: None],
 )
 def test_what_cannot_take_a_job_is_refused_at_once(handler: Any) -> None:
     """And the message says what a handler takes."""

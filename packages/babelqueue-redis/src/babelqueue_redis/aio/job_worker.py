@@ -248,7 +248,8 @@ class AsyncJobWorker:
             running.deadline = agenda.resume_at
             return
         try:
-            settled = await settling(self._store, run, error, self._options)
+            draw = entropy.draw()
+            settled = await settling(self._store, run, error, self._options, draw)
         except TransportError as lost:
             postpone(running, lost, agenda, time.monotonic())
             return

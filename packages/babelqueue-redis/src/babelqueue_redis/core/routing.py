@@ -86,10 +86,10 @@ def resolve(handler: Callable[..., Any], *, awaits: bool = False) -> Handler:
     )
     if not callable(handler):
         raise TypeError(wanted + "is not callable")
-    is_coroutine = _is_kind(inspect.iscoroutinefunction, handler)
+    is_coroutine = is_kind(inspect.iscoroutinefunction, handler)
     if is_coroutine and not awaits:
         raise TypeError(wanted + "is a coroutine function: use AsyncRedisConsumer")
-    if any(_is_kind(kind, handler) for kind in _GENERATORS):
+    if any(is_kind(kind, handler) for kind in _GENERATORS):
         raise TypeError(wanted + "is a generator function: it would not run when called")
     try:
         signature = inspect.signature(handler)
@@ -101,7 +101,7 @@ def resolve(handler: Callable[..., Any], *, awaits: bool = False) -> Handler:
     return Handler(_with_three_arguments(handler, arity), is_coroutine)
 
 
-def _is_kind(kind: Callable[[object], bool], handler: Callable[..., Any]) -> bool:
+def is_kind(kind: Callable[[object], bool], handler: Callable[..., Any]) -> bool:
     """Tell whether a handler, or an object's ``__call__``, is a function of that kind."""
     return kind(handler) or kind(type(handler).__call__)
 
@@ -138,20 +138,36 @@ def deliver(
     else:
         envelope = judged
         handler = routes.find(judged.job)
-        where = f"queue {destination.queue!r} (message {judged.meta.id!r})"
-        if handler is None:
-            refusal = UnknownUrnError(f"no handler for {judged.job!r} on {where}")
-        elif options.counts_deliveries and judged.attempts >= options.max_tries:
-            times = f"{judged.attempts} times without a settlement"
-            refusal = ExhaustedError(f"a message on {where} was delivered {times}")
-        elif options.max_recoveries is not None and (
-            reservation.recoveries >= options.max_recoveries
-        ):
-            times = f"{reservation.recoveries} times: every worker that took it ended before it did"
-            refusal = ExhaustedError(f"a message on {where} was recovered {times}")
+        refusal = _why_not(judged, handler, reservation, destination, options)
     if_failed = outcome_if_failed(envelope, refusal, options)
     unfit = Outcome.DEAD_LETTERED if options.dead_letter_queue else Outcome.DROPPED
     return Delivery(destination, reservation, envelope, handler, refusal, if_failed, unfit)
+
+
+def _why_not(
+    envelope: Envelope,
+    handler: Handler | None,
+    reservation: Reservation,
+    destination: Destination,
+    options: ConsumerOptions,
+) -> BabelQueueError | None:
+    """Return why a message that decodes is not to run, or ``None``."""
+    recoveries, bound = reservation.recoveries, options.max_recoveries
+    if handler is None:
+        return UnknownUrnError(
+            f"no handler for {envelope.job!r} on {_where(envelope, destination)}"
+        )
+    if options.counts_deliveries and envelope.attempts >= options.max_tries:
+        times = f"was delivered {envelope.attempts} times without a settlement"
+    elif bound is not None and recoveries >= bound:
+        times = f"was recovered {recoveries} times: every worker that took it ended before it did"
+    else:
+        return None
+    return ExhaustedError(f"a message on {_where(envelope, destination)} {times}")
+
+
+def _where(envelope: Envelope, destination: Destination) -> str:
+    return f"queue {destination.queue!r} (message {envelope.meta.id!r})"
 
 
 def prepared(delivery: Delivery) -> Callable[[], Any]:

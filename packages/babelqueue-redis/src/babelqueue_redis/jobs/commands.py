@@ -26,7 +26,7 @@ import msgspec
 from babelqueue_redis import lua
 from babelqueue_redis.core.command import Arg, Command, Op
 from babelqueue_redis.errors import ConfigurationError, TransportError
-from babelqueue_redis.jobs.options import JobStoreOptions, When, epoch_ms
+from babelqueue_redis.jobs.options import JobStoreOptions, When, check_text, epoch_ms
 from babelqueue_redis.jobs.values import STATUSES, ClaimedJob, Job, JobT, NewJob, job_of
 
 CHUNK = 500
@@ -81,15 +81,15 @@ class JobCommands:
         """Claim due jobs in bounded calls, past any number of jobs of other kinds.
 
         Raises:
-            ConfigurationError: ``kinds`` is one text.
+            ConfigurationError: ``kinds`` is one text, or one of them is none.
         """
         if isinstance(kinds, str):
             msg = f"kinds={kinds!r} is refused: it must be a list, [{kinds!r}]"
             raise ConfigurationError(msg)
-        wanted = tuple(kinds or ())  # no kinds would mean any to the script
+        wanted = tuple(check_text("kinds", kind) for kind in kinds or ())
         keys = (self._due, self._claimed, self._job, self._kinds)
         jobs: list[ClaimedJob] = []
-        rank = 0 if kinds is None or wanted else -1
+        rank = 0 if kinds is None or wanted else -1  # no kinds would mean any to the script
         while rank >= 0 and len(jobs) < limit:
             most = min(limit - len(jobs), CHUNK)
             args = (clock_of(now), lease, worker_id, token, most, rank, CHUNK, *wanted)
@@ -157,7 +157,8 @@ class JobCommands:
 
     def get(self, job_id: str) -> Command[Job | None]:
         """Read one job."""
-        return Command("HGETALL", (f"{self._job}{job_id}",), (), lambda reply: job_of(reply, Job))
+        key = f"{self._job}{check_text('job_id', job_id)}"
+        return Command("HGETALL", (key,), (), lambda reply: job_of(reply, Job))
 
     def count(self) -> Command[dict[str, int]]:
         """Count jobs by status, all at one moment."""
@@ -169,11 +170,12 @@ class JobCommands:
     def cancel(self, job_id: str, now: When) -> Command[bool]:
         """Cancel a job; the result is ``False`` when it is finished or unknown."""
         shared = (self._due, self._claimed, self._canceled, self._kinds)
-        keys = (*shared, f"{self._job}{job_id}", self._idempotency)
+        keys = (*shared, f"{self._job}{check_text('job_id', job_id)}", self._idempotency)
         return Command(lua.JOBS_CANCEL, keys, (clock_of(now), job_id), bool)
 
     def retry(self, job_id: str, now: When) -> Command[bool]:
         """Make a finished job due; ``False`` when it is none, or a newer one holds its key."""
+        check_text("job_id", job_id)
         places = (self._due, self._done, self._dead, self._canceled)
         keys = (*places, self._kinds, self._job, self._idempotency)
         return Command(lua.JOBS_RETRY, keys, (clock_of(now), job_id), bool)

@@ -26,6 +26,9 @@ When = int | Moment | None
 """Epoch milliseconds or an aware ``datetime``; ``None`` is now, by the server's clock."""
 
 
+MOST = 2**53
+"""What numbers end at: beyond it JavaScript and Lua cannot count on."""
+
 _NO_TIME = 10**15
 """Epoch milliseconds in the year 33658: nanoseconds, more likely."""
 
@@ -105,13 +108,13 @@ class JobWorkerOptions:
 
 
 def check_whole(option: str, value: object, low: int = 1) -> int:
-    """Return a whole number of at least ``low``.
+    """Return a whole number of at least ``low``, with which JavaScript and Lua can count.
 
     Raises:
         ConfigurationError: It is none.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or value < low:
-        msg = f"{option}={value!r} is refused: it must be a whole number of at least {low}"
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= MOST:
+        msg = f"{option}={value!r} is refused: it must be a whole number from {low} to 2**53"
         raise ConfigurationError(msg)
     return value
 

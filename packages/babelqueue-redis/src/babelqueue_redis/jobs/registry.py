@@ -10,6 +10,7 @@ import msgspec
 
 from babelqueue_carrier.headers import ASCII_WHITESPACE
 from babelqueue_redis.core.payloads import Convert, converter
+from babelqueue_redis.core.routing import is_kind
 from babelqueue_redis.errors import ConfigurationError, PayloadError, PoisonError
 from babelqueue_redis.jobs.options import check_text
 from babelqueue_redis.jobs.values import ClaimedJob
@@ -18,6 +19,7 @@ from babelqueue_redis.strict_json import read
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_GENERATORS = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 _WANTED = "a job's handler takes (payload) or (payload, job); {!r} {}"
 
 
@@ -87,7 +89,12 @@ class JobRegistry:
         self._converters[kind] = convert
 
         def register(function: HandlerT) -> HandlerT:
-            self._handlers[kind] = _resolved(function)
+            try:
+                self._handlers[kind] = _resolved(function)
+            except TypeError:
+                if kind not in self._handlers:
+                    self._converters.pop(kind, None)
+                raise
             return function
 
         return register
@@ -143,11 +150,16 @@ _ANY = msgspec.json.Decoder()
 def _resolved(function: Callable[..., Any]) -> JobHandler:
     if not callable(function):
         raise TypeError(_WANTED.format(function, "is not callable"))
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    if any(is_kind(kind, function) for kind in _GENERATORS):
         raise TypeError(_WANTED.format(function, "would not run when called"))
-    parameters = inspect.signature(function).parameters.values()
+    try:
+        signature = inspect.signature(function)
+    except ValueError as error:
+        raise TypeError(_WANTED.format(function, "has no signature to read")) from error
+    parameters = signature.parameters.values()
     required = [p for p in parameters if p.default is p.empty and p.kind in _POSITIONAL]
     keywords = [p for p in parameters if p.default is p.empty and p.kind is p.KEYWORD_ONLY]
     if len(required) not in (1, 2) or keywords:
-        raise TypeError(_WANTED.format(function, f"takes {inspect.signature(function)}"))
-    return JobHandler(function, len(required) == 2, inspect.iscoroutinefunction(function))  # noqa: PLR2004
+        raise TypeError(_WANTED.format(function, f"takes {signature}"))
+    awaits = is_kind(inspect.iscoroutinefunction, function)
+    return JobHandler(function, len(required) == 2, awaits)  # noqa: PLR2004 - payload and job

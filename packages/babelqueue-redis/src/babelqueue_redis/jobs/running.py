@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from babelqueue_redis import entropy
 from babelqueue_redis.core.retry import backoff
 from babelqueue_redis.errors import (
     ConfigurationError,
@@ -149,11 +148,12 @@ def settling(  # the store is of either shell, and so is the answer
     run: JobRun,
     error: BaseException | None,
     options: JobWorkerOptions,
+    draw: float,
 ) -> Any:  # noqa: ANN401 - as above
     """Call what ends the claim of a job that ran, and return the answer: whether it lasted."""
     if run.intended(error) is Outcome.ACKED:
         return store.complete(run.job)
-    delay = retry_delay(run.job, options, entropy.draw())
+    delay = retry_delay(run.job, options, draw)
     return store.fail(run.job, run.ended or error or "unknown", delay=delay, dead=run.is_hopeless)
 
 

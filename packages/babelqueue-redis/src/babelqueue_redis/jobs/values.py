@@ -8,14 +8,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from babelqueue_redis.errors import LeaseLostError, PayloadError, ShutdownError
+from babelqueue_redis.jobs.options import MOST
 from babelqueue_redis.values import Destination, Outcome
 
 JobT = TypeVar("JobT", bound="Job")
 
 STATUSES = ("pending", "claimed", "done", "dead", "canceled")
-
-MOST = 2**53
-"""What numbers end at: beyond it JavaScript and Lua cannot count on."""
 
 
 class NewJob(msgspec.Struct, frozen=True):

@@ -9,7 +9,8 @@
 
 It has no place for headers: they are dropped on publish, and a handler's are always ``{}``.
 Two messages with equal bytes share one reservation: the first settlement takes it, and the other
-one finds it expired.
+one finds it expired. They share one place among the delayed as well: two that are kept back
+become one.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ if job[1] ~= 'claimed' or job[2] ~= ARGV[3] or job[3] ~= ARGV[4] or job[4] ~= AR
   return 0
 end
 redis.call('ZREM', KEYS[1], ARGV[2])
+redis.call('ZREM', KEYS[3], ARGV[2]) -- a reaper without tokens may have put it there
 local status, attempts = ARGV[6], tonumber(job[5]) or 0
 if status ~= 'done' then
   attempts = attempts + 1

@@ -34,15 +34,15 @@ Jobs = list[Job]
 
 
 class RedisJobStore:
-    """Jobs that workers claim for as long as a lease lasts. Safe to share between threads.
+    """Jobs that workers claim for as long as a lease lasts.
 
-    It is kept as ``@absolutejs/queue-redis`` keeps its own, so that JavaScript workers may share
-    it. Every method is atomic. Moments are epoch milliseconds or aware ``datetime`` objects; the
-    server's clock says what time it is, unless ``now=`` does.
+    Safe to share between threads; the one for asyncio, between tasks of one loop. It is kept as
+    ``@absolutejs/queue-redis`` keeps its own, so that JavaScript workers may share it. Every method
+    is atomic. Moments are epoch milliseconds or aware ``datetime`` objects; the server's clock says
+    what time it is, unless ``now=`` does.
 
     Args:
-        client: A ``redis.Redis`` or ``redis.RedisCluster``, whose connection
-            settings are used, or a URL.
+        client: A client of redis-py, of one server or a cluster, or a URL.
         key_prefix: What every key begins with. On a cluster it needs a hash tag.
         keep_done: Seconds that done and canceled jobs are kept before :meth:`reap_stuck` forgets
             them; ``None`` is for ever.

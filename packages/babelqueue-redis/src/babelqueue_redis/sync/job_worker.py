@@ -245,7 +245,8 @@ class JobWorker:
             running.deadline = agenda.resume_at
             return
         try:
-            settled = settling(self._store, run, error, self._options)
+            draw = entropy.draw()
+            settled = settling(self._store, run, error, self._options, draw)
         except TransportError as lost:
             postpone(running, lost, agenda, time.monotonic())
             return
