@@ -11,11 +11,8 @@ import pytest
 from babelqueue_redis import ConfigurationError, RedisConsumer
 from babelqueue_redis.core.publishing import checked_batch
 from babelqueue_redis.redis_py import check_url
-from babelqueue_redis.settings import (
-    RESERVED_SUFFIXES,
-    ConsumerOptions,
-    QueueOptions,
-)
+from babelqueue_redis.checks import RESERVED_SUFFIXES
+from babelqueue_redis.settings import ConsumerOptions, QueueOptions
 
 BAD = [
     {"layout": "list"},

@@ -19,7 +19,7 @@ An exception of the hook itself is logged and changes nothing: the step runs exa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -140,6 +140,19 @@ def settling(settling: Settling) -> AbstractContextManager[object]:
     return nullcontext(settling)
 
 
+def settling_all(steps: Sequence[Settling]) -> AbstractContextManager[list[Exception | None]]:
+    """Enter every hook around settlements that travel together.
+
+    The value of the ``with`` has a place for each one's error, which its hooks see.
+    """
+    return _EnteredAll(steps)
+
+
+def are_registered() -> bool:
+    """Tell whether there is any hook, so that steps have somebody to be told to."""
+    return bool(_registered)
+
+
 def receiving(receiving: Receiving) -> AbstractContextManager[object]:
     """Enter every hook around a program's ``reserve()``."""
     return _Entered("receiving", receiving) if _registered else nullcontext(receiving)
@@ -168,6 +181,33 @@ def enqueuing_many(jobs: tuple[NewJob, ...]) -> AbstractContextManager[tuple[New
 def processing_job(run: JobRun) -> AbstractContextManager[object]:
     """Enter every hook around the run of a job."""
     return _Entered("processing_job", run) if _registered else nullcontext(run)
+
+
+class _EnteredAll:
+    """One step after the other is entered; they end in the other order, each in its own way."""
+
+    __slots__ = ("_errors", "_open")
+
+    def __init__(self, steps: Sequence[Settling]) -> None:
+        self._errors: list[Exception | None] = [None] * len(steps)
+        self._open = [settling(step) for step in steps]
+
+    def __enter__(self) -> list[Exception | None]:
+        for step in self._open:
+            step.__enter__()
+        return self._errors
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for step, own in zip(reversed(self._open), reversed(self._errors), strict=True):
+            if own is None:
+                step.__exit__(kind, error, traceback)
+            else:
+                step.__exit__(type(own), own, own.__traceback__)
 
 
 _RECHECK: dict[str, Callable[[Any, Any], Any]] = {

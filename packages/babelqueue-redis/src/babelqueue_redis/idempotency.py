@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from babelqueue_redis.aio.worker import finish
+from babelqueue_redis.aio.lane import finish
 from babelqueue_redis.core.routing import check_result, resolve
 from babelqueue_redis.envelope import Envelope
 from babelqueue_redis.errors import ConfigurationError

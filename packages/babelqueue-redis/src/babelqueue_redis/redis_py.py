@@ -9,10 +9,11 @@ from urllib.parse import parse_qs, urlsplit
 from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
 
+from babelqueue_redis.checks import check_timeout
 from babelqueue_redis.cluster import Nodes, connection_of, is_cluster, is_moved
 from babelqueue_redis.core.command import Command, ErrorReply
 from babelqueue_redis.errors import CommandRefusedError, ConfigurationError, ConnectionLostError
-from babelqueue_redis.settings import ConsumerOptions, check_timeout
+from babelqueue_redis.settings import ConsumerOptions
 
 T = TypeVar("T")
 

@@ -8,25 +8,25 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
-from babelqueue_carrier.headers import ASCII_WHITESPACE, is_text
+from babelqueue_redis.checks import (
+    MAX_SECONDS,
+    check_count,
+    check_prefix,
+    check_queue,
+    number,
+    one_of,
+    refuse,
+)
 from babelqueue_redis.errors import ConfigurationError
 
 LAYOUTS = ("legacy", "zset")
 UNKNOWN_URN_STRATEGIES = ("fail", "delete", "release", "dead_letter")
 ON_FAILURE = ("release", "leave")
 JITTERS = ("none", "full")
-RESERVED_SUFFIXES = (
-    ":processing",
-    ":processing:deadlines",
-    ":delayed",
-    ":reserved",
-    ":notify",
-    ":recoveries",
-)
-MAX_SECONDS = 10 * 365 * 24 * 3600
-"""A longer lease or delay is a mistake; ``None`` is the way to say "never"."""
+MOST_PREFETCHED = 1000
+MOST_CONCURRENT = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ class QueueOptions:
     def __post_init__(self) -> None:
         """Check the names."""
         object.__setattr__(self, "queue", check_queue(self.queue, "queue"))
-        _one_of("layout", self.layout, LAYOUTS)
+        one_of("layout", self.layout, LAYOUTS)
         object.__setattr__(self, "key_prefix", check_prefix(self.key_prefix))
 
     @property
@@ -66,7 +66,7 @@ class QueueOptions:
             ConfigurationError: It is one of those.
         """
         if delay is not None:
-            _number("delay", delay, 0, MAX_SECONDS, "or None")
+            number("delay", delay, 0, MAX_SECONDS, "or None")
             self._check_delayed("delay", delay)
 
     def _check_delayed(self, option: str, seconds: float) -> None:
@@ -107,8 +107,11 @@ class ConsumerOptions(QueueOptions):
         max_lease: How long a reservation is extended at most.
         migration_batch_size: How many expired reservations one sweep moves at most; -1 is all.
         shutdown_timeout: How long a handler may go on after SIGTERM or SIGINT.
-        prefetch: How many messages one trip reserves: 1, and so is ``auto`` for now.
-        concurrency: How many handlers run at once: 1.
+        prefetch: How many messages one trip reserves at most, and about a megabyte of them.
+            ``auto`` takes as many as are handled in a few milliseconds, from 1 to 100: batches
+            where handlers are fast, one at a time where they are slow.
+        concurrency: How many handlers run at once: in threads, or in tasks with asyncio. Messages
+            are taken in order.
         retry_backoff: How long a failed message is kept back. Must be 0 on the legacy layout,
             which cannot keep one back.
         retry_backoff_multiplier: What the back-off grows by with each attempt.
@@ -156,6 +159,15 @@ class ConsumerOptions(QueueOptions):
         """``retry_after`` in whole seconds, rounded up."""
         return None if self.retry_after is None else math.ceil(self.retry_after)
 
+    @property
+    def alone(self) -> int | None:
+        """From how many deliveries without a settlement on a message is reserved alone.
+
+        It has one left. Were it taken with others, those would be counted with it.
+        """
+        limit = self.max_tries if self.counts_deliveries else self.max_recoveries
+        return None if limit is None else limit - 1
+
     def _check_dead_letter_queue(self) -> None:
         if self.dead_letter_queue == "":
             object.__setattr__(self, "dead_letter_queue", f"{self.queue}.dlq")
@@ -163,22 +175,22 @@ class ConsumerOptions(QueueOptions):
             checked = check_queue(self.dead_letter_queue, "dead_letter_queue")
             object.__setattr__(self, "dead_letter_queue", checked)
         if self.dead_letter_queue == self.queue:
-            _refuse("dead_letter_queue", self.dead_letter_queue, "a name other than the queue's")
+            refuse("dead_letter_queue", self.dead_letter_queue, "a name other than the queue's")
 
     def _check_times(self) -> None:
         if self.retry_after is not None:
-            _number("retry_after", self.retry_after, 0, MAX_SECONDS, "or None")
+            number("retry_after", self.retry_after, 0, MAX_SECONDS, "or None")
         elif self.on_failure == "leave":
             msg = "on_failure='leave' needs a retry_after: nothing else brings a left message back"
             raise ConfigurationError(msg)
-        _number("block_timeout", self.block_timeout, -math.inf, MAX_SECONDS)
-        _number("shutdown_timeout", self.shutdown_timeout, 0, math.inf)
+        number("block_timeout", self.block_timeout, -math.inf, MAX_SECONDS)
+        number("shutdown_timeout", self.shutdown_timeout, 0, math.inf)
         if self.handler_timeout is not None:
-            _number("handler_timeout", self.handler_timeout, 0, MAX_SECONDS, "or None")
-        _number("max_lease", self.max_lease, 0, MAX_SECONDS)
-        _number("retry_backoff", self.retry_backoff, 0, MAX_SECONDS)
-        _number("retry_backoff_multiplier", self.retry_backoff_multiplier, 0, math.inf)
-        _number("retry_backoff_max", self.retry_backoff_max, 0, MAX_SECONDS)
+            number("handler_timeout", self.handler_timeout, 0, MAX_SECONDS, "or None")
+        number("max_lease", self.max_lease, 0, MAX_SECONDS)
+        number("retry_backoff", self.retry_backoff, 0, MAX_SECONDS)
+        number("retry_backoff_multiplier", self.retry_backoff_multiplier, 0, math.inf)
+        number("retry_backoff_max", self.retry_backoff_max, 0, MAX_SECONDS)
         self._check_delayed("retry_backoff", self.retry_backoff)
 
     def _check_counts(self) -> None:
@@ -192,25 +204,26 @@ class ConsumerOptions(QueueOptions):
             check_count("dead_letter_max_length", self.dead_letter_max_length, also="or None")
         if self.migration_batch_size != -1:
             check_count("migration_batch_size", self.migration_batch_size, also="or -1 for all")
-        _one_of("prefetch", self.prefetch, ("auto", 1))
-        _one_of("concurrency", self.concurrency, (1,))
+        if self.prefetch != "auto":
+            check_count("prefetch", self.prefetch, MOST_PREFETCHED, also="or 'auto'")
+        check_count("concurrency", self.concurrency, MOST_CONCURRENT)
 
     def _check_strategies(self) -> None:
-        _one_of(
+        one_of(
             "unknown_urn",
             self.unknown_urn,
             UNKNOWN_URN_STRATEGIES,
             "on_unknown_urn= takes a callable",
         )
-        _one_of("on_failure", self.on_failure, ON_FAILURE)
-        _one_of("heartbeat", self.heartbeat, (True, False))
-        _one_of("retry_jitter", self.retry_jitter, JITTERS)
+        one_of("on_failure", self.on_failure, ON_FAILURE)
+        one_of("heartbeat", self.heartbeat, (True, False))
+        one_of("retry_jitter", self.retry_jitter, JITTERS)
         if self.on_error is not None and not callable(self.on_error):
-            _refuse("on_error", self.on_error, "a callable")
+            refuse("on_error", self.on_error, "a callable")
         if self.on_unknown_urn is None:
             return
         if not callable(self.on_unknown_urn):
-            _refuse(
+            refuse(
                 "on_unknown_urn",
                 self.on_unknown_urn,
                 "a callable; a strategy's name goes into unknown_urn=",
@@ -218,72 +231,3 @@ class ConsumerOptions(QueueOptions):
         if self.unknown_urn != "fail":
             msg = "give either unknown_urn or on_unknown_urn: a callable takes all unknown URNs"
             raise ConfigurationError(msg)
-
-
-def check_queue(name: object, option: str) -> str:
-    """Return a queue name that cannot be taken for a key of another queue, as plain text.
-
-    Raises:
-        ConfigurationError: It is not text, is blank, or ends like a key of the layouts.
-    """
-    if not isinstance(name, str) or not name.strip(ASCII_WHITESPACE):
-        _refuse(option, name, "a queue name that is not blank")
-    if name.endswith(RESERVED_SUFFIXES):
-        suffix = next(suffix for suffix in RESERVED_SUFFIXES if name.endswith(suffix))
-        _refuse(option, name, f"a name that does not end in {suffix!r}, as a key of a queue does")
-    if not is_text(name):
-        _refuse(option, name, "text without lone surrogates")
-    return str.__str__(name)  # an enum member would print its own name
-
-
-def check_prefix(prefix: object) -> str:
-    """Return a prefix of keys, as plain text.
-
-    Raises:
-        ConfigurationError: It is not text.
-    """
-    if not isinstance(prefix, str) or not is_text(prefix):
-        _refuse("key_prefix", prefix, "text")
-    return str.__str__(prefix)
-
-
-def check_timeout(seconds: float, option: str = "timeout", low: float = -math.inf) -> float:
-    """Return a timeout that is a number, at least ``low``.
-
-    Raises:
-        ConfigurationError: It is none.
-    """
-    _number(option, seconds, low, MAX_SECONDS)
-    return seconds
-
-
-def check_count(option: str, value: object, high: float = math.inf, also: str = "") -> None:
-    """Refuse what is no whole number from 1 to ``high``.
-
-    Raises:
-        ConfigurationError: It is none.
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= high:
-        ceiling = "" if high == math.inf else f" and at most {high}"
-        _refuse(option, value, f"a whole number of at least 1{ceiling} {also}".rstrip())
-
-
-def _one_of(option: str, value: object, allowed: tuple[object, ...], hint: str = "") -> None:
-    if not any(type(value) is type(each) and value == each for each in allowed):
-        wanted = " or ".join(map(repr, allowed))
-        _refuse(option, value, f"{wanted}; {hint}" if hint else wanted)
-
-
-def _number(option: str, value: object, low: float, high: float, also: str = "") -> None:
-    valid = isinstance(value, int | float) and not isinstance(value, bool)
-    if not valid or not low <= value <= high:  # type: ignore[operator]  # valid says it is a number
-        floor = "" if low == -math.inf else f" of at least {low:g}"
-        ceiling = "" if high == math.inf else f" and at most {high:g}"
-        _refuse(option, value, f"a number of seconds{floor}{ceiling} {also}".rstrip())
-
-
-def _refuse(option: str, value: object, wanted: str) -> NoReturn:
-    plain = value is None or isinstance(value, str | int | float)
-    got = repr(value) if plain else f"a {type(value).__qualname__}"  # a repr may hold a password
-    msg = f"{option}={got} is refused: it must be {wanted}"
-    raise ConfigurationError(msg)

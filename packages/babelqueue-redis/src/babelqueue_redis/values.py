@@ -115,6 +115,8 @@ class Reservation(msgspec.Struct, frozen=True):
         poison: Why the layout already knows that this is no envelope, or ``None``.
         recoveries: How often it came back because its worker did not settle it; always 0 in the
             zset layout, which counts that as attempts.
+        alone: Whether one more delivery without a settlement would be its last, so that it is
+            handled while nothing else is: it may be what makes its workers crash.
         notes: Where a hook leaves what its later steps with this message need.
     """
 
@@ -125,6 +127,7 @@ class Reservation(msgspec.Struct, frozen=True):
     stored: bytes
     poison: str | None = None
     recoveries: int = 0
+    alone: bool = False
     notes: dict[object, Any] = {}  # msgspec gives each its own
 
     @property

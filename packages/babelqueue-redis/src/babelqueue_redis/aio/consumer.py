@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from babelqueue_redis import entropy, hooks
 from babelqueue_redis.aio.driver import Client, Driver
+from babelqueue_redis.aio.feed import Feed
 from babelqueue_redis.aio.heartbeat import Heartbeat
+from babelqueue_redis.aio.lane import Lane
 from babelqueue_redis.aio.settler import Settler
-from babelqueue_redis.aio.worker import Lane, Worker
+from babelqueue_redis.aio.worker import Worker
+from babelqueue_redis.checks import check_timeout
 from babelqueue_redis.cluster import refuse_scattered
 from babelqueue_redis.core.command import Command
 from babelqueue_redis.core.payloads import converter
 from babelqueue_redis.core.routing import Routes, deliver
-from babelqueue_redis.core.settlement import GIVE_BACK
+from babelqueue_redis.core.settlement import GIVE_BACK, End
 from babelqueue_redis.envelope import checked_urn
-from babelqueue_redis.errors import ConfigurationError, SettlementError
+from babelqueue_redis.errors import ConfigurationError
 from babelqueue_redis.layouts import layout_of
+from babelqueue_redis.layouts.ending import nothing
 from babelqueue_redis.redis_py import LONGEST_BLOCK
-from babelqueue_redis.settings import ConsumerOptions, check_timeout
+from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.steps import Receiving
 from babelqueue_redis.values import Destination, Outcome, Reservation
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
-
-logger = logging.getLogger("babelqueue_redis.consumer")
 
 
 class AsyncRedisConsumer:
@@ -160,7 +161,7 @@ class AsyncRedisConsumer:
         """
         step = Receiving(self._destination)
         with hooks.receiving(step):
-            step.reservation = await self._reserve(timeout, bool)
+            step.reservation = await self._reserve(timeout)
         return step.reservation
 
     async def handle(self, reservation: Reservation) -> Outcome:
@@ -181,8 +182,14 @@ class AsyncRedisConsumer:
         if reservation.queue != self._destination.queue:
             msg = f"{reservation!r} cannot be handled by a consumer of {self._destination.queue!r}"
             raise ConfigurationError(msg)
+        ends: list[End] = []
         with self._heartbeat.over(reservation):
-            return await self._handle(reservation)
+            try:
+                await self._work(reservation, ends.append)
+            except BaseException:
+                await self._settler.settle_all(ends, nothing())
+                raise
+            return await self._settler.settle(ends[0])
 
     async def poll(self, timeout: float | None = None) -> Outcome | None:
         """Take one message, handle it and settle it.
@@ -196,19 +203,21 @@ class AsyncRedisConsumer:
         Raises:
             TransportError: As for :meth:`reserve` and :meth:`handle`.
         """
-        reservation = await self._reserve(timeout, bool)
+        reservation = await self._reserve(timeout)
         return None if reservation is None else await self.handle(reservation)
 
     async def run(self, should_continue: Callable[[], bool] | None = None) -> int:
         """Consume until stopped.
 
-        Called in the main thread, it handles SIGTERM and SIGINT: no further message is taken, and
-        the handler that runs may finish within ``shutdown_timeout``; after that, or on a second
-        signal, it is interrupted and its message is given back unchanged. When Redis is away it
-        waits, and goes on when Redis is back.
+        Called in the main thread, it handles SIGTERM and SIGINT: no further message is taken,
+        those that wait their turn are given back unchanged, and the handlers that run may finish
+        within ``shutdown_timeout``; after that, or on a second signal, they are interrupted and
+        their messages given back, too. A thread cannot be interrupted: with ``concurrency`` it goes
+        on, and nobody waits for it. When Redis is away it waits, and goes on when Redis is back.
 
         Args:
-            should_continue: Asked before every wait for a message; a false answer ends the run.
+            should_continue: Asked before every message, and every wait for one; a false answer
+                ends the run.
 
         Returns:
             How many messages were handled.
@@ -216,12 +225,7 @@ class AsyncRedisConsumer:
         Raises:
             BabelQueueError: This consumer is running already.
         """
-        return await self._worker.run(
-            lambda stopping: self._reserve(None, stopping),
-            self.handle,
-            lambda reservation: self._settler.settle(reservation, GIVE_BACK),
-            should_continue or (lambda: True),
-        )
+        return await self._worker.run(should_continue or (lambda: True))
 
     def stop(self) -> None:
         """End :meth:`run` after the current message. Safe from any thread and from handlers."""
@@ -232,19 +236,16 @@ class AsyncRedisConsumer:
         await self._heartbeat.close()
         await self._driver.close()
 
-    async def _reserve(
-        self, timeout: float | None, stopping: Callable[[], bool]
-    ) -> Reservation | None:
-        """Reserve as :meth:`reserve` does, and give up early once ``stopping`` says so."""
+    async def _reserve(self, timeout: float | None) -> Reservation | None:
         wait = self._options.block_timeout if timeout is None else check_timeout(timeout)
         deadline = self._driver.monotonic() + wait
         idle = 0
         while True:
             reserve = self._layout.reserve(entropy.new_token())
-            reservation = await self._driver.take(reserve, self._giving_back)
+            taken = await self._driver.take(reserve, self._giving_back)
             left = deadline - self._driver.monotonic()
-            if reservation is not None or left <= 0 or stopping():
-                return reservation
+            if taken or left <= 0:
+                return taken[0] if taken else None
             pause = await self._driver.send(self._layout.wait(min(left, LONGEST_BLOCK), idle))
             await self._driver.sleep(min(pause, left))
             idle += 1
@@ -266,11 +267,19 @@ class AsyncRedisConsumer:
             self._lane,
             self._heartbeat,
         )
-        self._worker = Worker(
-            self._options, self._driver, self._lane, self._layout, self._heartbeat
+        self._heartbeat.settles(self._settler.settle_late)
+        self.feed = Feed(
+            options=self._options,
+            driver=self._driver,
+            layout=self._layout,
+            heartbeat=self._heartbeat,
+            settler=self._settler,
+            lane=self._lane,
+            work=self._work,
         )
+        self._worker = Worker((self.feed,))
 
-    async def _handle(self, reservation: Reservation) -> Outcome:
+    async def _work(self, reservation: Reservation, keep: Callable[[End], None]) -> None:
         delivery = deliver(reservation, self._destination, self._routes, self._options)
         done = False
         try:
@@ -278,14 +287,13 @@ class AsyncRedisConsumer:
                 await self._lane.run(delivery)
                 done = True
         except Exception as error:  # noqa: BLE001 - whatever handlers raise
-            return await self._settler.end(delivery, None if done else error)
+            await self._settler.end(delivery, None if done else error, keep)
         except BaseException as error:
-            try:
-                await self._settler.end(delivery, None if done else error)
-            except SettlementError:
-                logger.exception("while the program was asked to exit")
+            await self._settler.end(delivery, None if done else error, keep)
             raise
-        return await self._settler.end(delivery, None)
+        else:
+            await self._settler.end(delivery, None, keep)
 
-    def _giving_back(self, reservation: Reservation) -> Command[bool] | None:
-        return self._layout.settle(reservation, GIVE_BACK)
+    def _giving_back(self, taken: list[Reservation]) -> Command[Any] | None:
+        """Return what gives back what a call took that was cancelled meanwhile."""
+        return self._layout.replace(taken[0], GIVE_BACK) if taken else None

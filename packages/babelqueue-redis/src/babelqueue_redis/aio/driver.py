@@ -76,10 +76,13 @@ class Driver:
         """Send every trip of ``op``; raises what :meth:`send` raises."""
         return await whole(self._keep(self._run(op)))
 
-    async def take(
-        self, op: Op[T | None], give_back: Callable[[T], Command[bool] | None]
-    ) -> T | None:
-        """Run an op that takes a message; when the task is cancelled meanwhile, give it back."""
+    @staticmethod
+    async def whole(work: Awaitable[T]) -> T:
+        """Await some work; a cancellation waits for it, and goes on then."""
+        return await whole(work)
+
+    async def take(self, op: Op[T], give_back: Callable[[T], Command[Any] | None]) -> T:
+        """Run an op that takes messages; when the task is cancelled meanwhile, give them back."""
         task = self._keep(self._run(op))
         try:
             return await asyncio.shield(task)
@@ -118,13 +121,12 @@ class Driver:
             task.exception()  # looked at: whoever waited was told, or is gone
 
     async def _hand_back(
-        self, task: asyncio.Task[T | None], give_back: Callable[[T], Command[bool] | None]
+        self, task: asyncio.Task[T], give_back: Callable[[T], Command[Any] | None]
     ) -> None:
         await _ended(task)
         if task.cancelled() or task.exception() is not None:
             return
-        taken = task.result()
-        command = None if taken is None else give_back(taken)
+        command = give_back(task.result())
         try:
             if command is not None:
                 await self._trip((command,))

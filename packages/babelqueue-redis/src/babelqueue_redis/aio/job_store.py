@@ -8,6 +8,7 @@ from typing import Any
 from babelqueue_carrier.errors import message_of, qualified_name
 from babelqueue_redis import entropy, hooks
 from babelqueue_redis.aio.driver import Client, Driver
+from babelqueue_redis.checks import check_timeout
 from babelqueue_redis.cluster import refuse_untagged
 from babelqueue_redis.core.command import Command
 from babelqueue_redis.errors import TransportError
@@ -24,7 +25,6 @@ from babelqueue_redis.jobs.options import (
 )
 from babelqueue_redis.jobs.registry import JobRegistry
 from babelqueue_redis.jobs.values import ClaimedJob, Job, JobPage, NewJob
-from babelqueue_redis.settings import check_timeout
 from babelqueue_redis.values import Destination
 
 Ids = list[str]

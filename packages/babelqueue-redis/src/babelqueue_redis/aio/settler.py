@@ -1,26 +1,34 @@
-"""How a delivery ends: what is reported, what is sent, what is said when it came too late."""
+"""How deliveries end: what is reported, what is sent, what is said when it came too late."""
 
 from __future__ import annotations
 
 import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from babelqueue_redis import entropy, hooks
 from babelqueue_redis.aio.driver import Driver
 from babelqueue_redis.aio.heartbeat import Heartbeat
-from babelqueue_redis.aio.worker import Lane
+from babelqueue_redis.aio.lane import Lane
+from babelqueue_redis.core.beating import LATE
+from babelqueue_redis.core.command import Op
 from babelqueue_redis.core.settlement import (
     EXPIRED,
-    Settlement,
+    End,
     failure,
     interruption,
     settlement,
     unconfirmed,
 )
-from babelqueue_redis.errors import PayloadError, TransportError
+from babelqueue_redis.errors import PayloadError, SettlementError, TransportError
 from babelqueue_redis.layouts import Layout
+from babelqueue_redis.layouts.ending import Settled, nothing, settling
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.steps import Settling
-from babelqueue_redis.values import Delivery, Destination, Outcome, Reservation, counts_as_failure
+from babelqueue_redis.values import Delivery, Destination, Outcome, counts_as_failure
+
+T = TypeVar("T")
 
 logger = logging.getLogger("babelqueue_redis.consumer")
 
@@ -43,9 +51,12 @@ class Settler:
         self._lane = lane
         self._destination = Destination(options.queue, options.layout, driver.address, driver.port)
         self._heartbeat = heartbeat
+        self._ended: deque[End] = deque()
 
-    async def end(self, delivery: Delivery, error: BaseException | None) -> Outcome:
-        """Report how handling ended, and settle."""
+    async def end(
+        self, delivery: Delivery, error: BaseException | None, keep: Callable[[End], None]
+    ) -> None:
+        """Report how handling ended, and keep what is to be settled."""
         now_ms, draw = entropy.epoch_ms(), entropy.draw()
         end = settlement(delivery, error, self._options, now_ms, draw)
         try:
@@ -54,30 +65,92 @@ class Settler:
             elif error is not None:
                 logger.warning(*interruption(delivery, error))
         finally:
-            outcome = await self.settle(delivery.reservation, end, delivery.message_id)
-        return outcome
+            since = self._driver.monotonic()
+            keep(End(delivery.reservation, end, delivery.message_id, since))
 
-    async def settle(
-        self, reservation: Reservation, end: Settlement, message_id: str = ""
-    ) -> Outcome:
-        """Carry out what was decided about a reservation."""
-        self._heartbeat.end(reservation)
-        step = Settling(self._destination, reservation, end.outcome, message_id)
-        with hooks.settling(step):
-            outcome = step.outcome = await self._carry_out(reservation, end, message_id)
-        return outcome
+    def keep(self, end: End) -> None:
+        """Keep an end until somebody settles it: the next reserve, or the heartbeat."""
+        self._ended.append(end)
 
-    async def _carry_out(
-        self, reservation: Reservation, end: Settlement, message_id: str
-    ) -> Outcome:
-        command = self._layout.settle(reservation, end)
+    def drain(self) -> list[End]:
+        """Take what is kept; whoever does settles it. Safe from any thread."""
+        ends = []
+        while self._ended:
+            try:
+                ends.append(self._ended.popleft())
+            except IndexError:  # another thread was faster
+                break
+        return ends
+
+    def is_late(self) -> bool:
+        """Tell whether something ended a while ago, and is still kept."""
         try:
-            if command is None or await self._driver.send(command):
-                return end.outcome
-        except TransportError as error:
-            raise unconfirmed(error, reservation, end, message_id) from error
+            return self._driver.monotonic() - self._ended[0].since >= LATE
+        except IndexError:
+            return False
+
+    async def settle_late(self, driver: Driver) -> bool:
+        """Settle what is kept for a while, through another driver; tell whether more may come."""
+        if self.is_late():
+            await self.settle_all(self.drain(), nothing(), driver)
+        return bool(self._ended)
+
+    async def settle(self, end: End) -> Outcome:
+        """Settle one reservation.
+
+        Raises:
+            SettlementError: Redis did not confirm.
+        """
+        (outcome,), _ = await self._settle((end,), nothing(), self._driver)
+        if isinstance(outcome, SettlementError):
+            raise outcome from outcome.__cause__
+        return outcome
+
+    async def settle_all(
+        self, ends: Sequence[End], then: Op[T], driver: Driver | None = None
+    ) -> T | TransportError:
+        """Settle reservations in the first trip of another op, and return that one's result.
+
+        What Redis did not confirm is logged.
+        """
+        outcomes, result = await self._settle(ends, then, driver or self._driver)
+        for outcome in outcomes:
+            if isinstance(outcome, SettlementError):
+                logger.error("%s", outcome)
+        return result
+
+    async def _settle(
+        self, ends: Sequence[End], then: Op[T], driver: Driver
+    ) -> tuple[list[Outcome | SettlementError], T | TransportError]:
+        self._heartbeat.end([end.reservation for end in ends])
+        steps = [self._step(end) for end in ends] if hooks.are_registered() else []
+        with hooks.settling_all(steps) as errors:
+            settled: list[Settled]
+            try:
+                settled, result = await driver.run(settling(self._layout, ends, then))
+            except TransportError as error:
+                settled, result = [error] * len(ends), error
+            outcomes = [self._outcome(*pair) for pair in zip(ends, settled, strict=True)]
+            for place, step in enumerate(steps):
+                outcome = outcomes[place]
+                if isinstance(outcome, SettlementError):
+                    errors[place] = outcome
+                else:
+                    step.outcome = outcome
+        return outcomes, result
+
+    def _step(self, end: End) -> Settling:
+        return Settling(self._destination, end.reservation, end.settlement.outcome, end.message_id)
+
+    def _outcome(self, end: End, settled: Settled) -> Outcome | SettlementError:
+        if settled is True:
+            return end.settlement.outcome
+        if isinstance(settled, TransportError):
+            return unconfirmed(settled, end)
         limit = self._options.retry_after
-        logger.warning(EXPIRED, message_id, reservation.queue, end.outcome, limit)
+        logger.warning(
+            EXPIRED, end.message_id, end.reservation.queue, end.settlement.outcome, limit
+        )
         return Outcome.EXPIRED
 
     async def _report(self, error: BaseException, delivery: Delivery) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 
 import msgspec
 
@@ -14,6 +15,9 @@ logger = logging.getLogger("babelqueue_redis.heartbeat")
 
 _SHORTEST_LEASE = 2
 _BEATS_PER_LEASE = 3
+NOTHING_TO_DO = 3600.0
+LATE = 0.025
+"""Seconds after which somebody settles what ended; whoever looks, looks as often."""
 
 
 class _Watch(msgspec.Struct):
@@ -51,13 +55,21 @@ class Beats:
         """Whether any reservation is watched."""
         return bool(self._watched)
 
-    def add(self, reservation: Reservation, now: float) -> None:
-        """Watch a reservation that was made just now."""
-        self._watched[reservation.token] = _Watch(reservation, now, now + self.interval)
+    def add(self, reservations: Sequence[Reservation], now: float) -> None:
+        """Watch reservations that were made just now."""
+        for reservation in reservations:
+            self._watched[reservation.token] = _Watch(reservation, now, now + self.interval)
 
-    def drop(self, reservation: Reservation) -> None:
-        """Watch it no more; it is about to be settled."""
-        self._watched.pop(reservation.token, None)
+    def started(self, reservation: Reservation, now: float) -> None:
+        """Note that the handling of a reservation begins, which may have waited its turn."""
+        watch = self._watched.get(reservation.token)
+        if watch is not None:
+            watch.since = now
+
+    def drop(self, reservations: Sequence[Reservation]) -> None:
+        """Watch them no more; they are about to be settled."""
+        for reservation in reservations:
+            self._watched.pop(reservation.token, None)
 
     def clear(self) -> None:
         """Forget all: in a forked child they are the parent's."""
@@ -65,10 +77,12 @@ class Beats:
 
     def due(self, now: float) -> list[Reservation]:
         """Return what is to be extended. What was held long enough is dropped, and told."""
+        if not self.interval:
+            return []
         late = [watch for watch in list(self._watched.values()) if watch.due <= now]
         for watch in late:
             if now - watch.since >= self._limit:
-                self.drop(watch.reservation)
+                self.drop((watch.reservation,))
                 logger.warning(
                     "a message of queue %r has been handled for %.0f s: its reservation is not "
                     "extended any more (handler_timeout, max_lease), and ends with retry_after",
@@ -85,7 +99,7 @@ class Beats:
         if watch is not None and there:
             watch.due = now + self.interval
         elif watch is not None:
-            self.drop(reservation)
+            self.drop((reservation,))
             reservation.notes[LOST] = True
             logger.warning(
                 "reservation lost: a message of queue %r is still being handled here, but somebody "
@@ -99,5 +113,7 @@ class Beats:
         Never longer than the interval, so that nobody has to tell of a new reservation; and never
         much shorter, so that a server that cannot be reached is not asked all the time.
         """
+        if not self.interval:
+            return NOTHING_TO_DO
         first = min((watch.due for watch in list(self._watched.values())), default=math.inf)
         return min(max(first - now, self.interval / 4), self.interval)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from babelqueue_carrier.frame import frame_value
+from babelqueue_redis.checks import check_count, check_queue
 from babelqueue_redis.core.stored import StoredMessage
 from babelqueue_redis.dead_letter import revived
 from babelqueue_redis.errors import ConfigurationError
-from babelqueue_redis.settings import check_count, check_queue
 
 POISON = "poison"
 NO_DEAD_LETTER = "not a dead letter"

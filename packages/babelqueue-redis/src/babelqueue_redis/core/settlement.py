@@ -41,6 +41,22 @@ class Settlement(msgspec.Struct, frozen=True):
     dead_letter_max_length: int | None = None
 
 
+class End(msgspec.Struct, frozen=True):
+    """The end of a delivery: what is to be done with its reservation.
+
+    Attributes:
+        reservation: What is settled.
+        settlement: How.
+        message_id: The ``meta.id``; ``""`` when there is none, or nobody looked.
+        since: When the handling ended, in seconds of a monotonic clock.
+    """
+
+    reservation: Reservation
+    settlement: Settlement
+    message_id: str = ""
+    since: float = 0
+
+
 EXPIRED = (
     "reservation expired: message %r of queue %r is not %s, nothing was touched; it is "
     "delivered again. Without a heartbeat, handlers must be shorter than retry_after (%s s)"
@@ -137,15 +153,16 @@ def interruption(delivery: Delivery, error: BaseException) -> tuple[object, ...]
     )
 
 
-def unconfirmed(
-    error: Exception, reservation: Reservation, end: Settlement, message_id: str
-) -> SettlementError:
+def unconfirmed(error: Exception, end: End) -> SettlementError:
     """Return what is raised when Redis did not confirm a settlement."""
+    outcome = end.settlement.outcome
     msg = (
-        f"message {message_id!r} of queue {reservation.queue!r} is not confirmed to be "
-        f"{end.outcome}; it may come back after retry_after: {error}"
+        f"message {end.message_id!r} of queue {end.reservation.queue!r} is not confirmed to be "
+        f"{outcome}; it may come back after retry_after: {error}"
     )
-    return SettlementError(msg, message_id=message_id, outcome=end.outcome)
+    raised = SettlementError(msg, message_id=end.message_id, outcome=outcome)
+    raised.__cause__ = error
+    return raised
 
 
 def _block(

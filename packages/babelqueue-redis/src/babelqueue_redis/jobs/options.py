@@ -7,8 +7,9 @@ import math
 from typing import Protocol
 
 from babelqueue_carrier.headers import is_text
+from babelqueue_redis.checks import check_timeout
 from babelqueue_redis.errors import ConfigurationError
-from babelqueue_redis.settings import JITTERS, check_timeout
+from babelqueue_redis.settings import JITTERS
 
 
 class Moment(Protocol):

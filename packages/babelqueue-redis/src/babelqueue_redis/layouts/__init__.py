@@ -15,9 +15,9 @@ __all__ = ["Layout", "LegacyLayout", "ZsetLayout", "layout_of"]
 
 def layout_of(options: QueueOptions) -> Layout:
     """Return the layout that ``options`` name."""
-    lease, batch = None, -1
+    lease, batch, alone = None, -1, None
     if isinstance(options, ConsumerOptions):
-        lease, batch = options.lease, options.migration_batch_size
+        lease, batch, alone = options.lease, options.migration_batch_size, options.alone
     if options.layout == "zset":
-        return ZsetLayout(options.queue, options.key_prefix, lease, batch)
-    return LegacyLayout(options.queue, lease, batch)
+        return ZsetLayout(options.queue, options.key_prefix, lease, batch, alone=alone)
+    return LegacyLayout(options.queue, lease, batch, alone=alone)

@@ -21,8 +21,10 @@ from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op
 from babelqueue_redis.core.settlement import Settlement
 from babelqueue_redis.errors import CommandRefusedError, ConfigurationError
 from babelqueue_redis.layouts.protocol import (
+    LARGEST_BATCH,
     Message,
     clock,
+    flags,
     kept,
     pause_after,
     settled,
@@ -51,13 +53,21 @@ class Swept(msgspec.Struct, frozen=True):
 class LegacyLayout:
     """See :class:`babelqueue_redis.layouts.protocol.Layout`."""
 
-    def __init__(self, queue: str, lease: int | None = None, batch: int = -1) -> None:
+    def __init__(
+        self,
+        queue: str,
+        lease: int | None = None,
+        batch: int = -1,
+        *,
+        alone: int | None = None,
+    ) -> None:
         """Name the keys.
 
         Args:
             queue: The logical name, which is the ready list's key.
             lease: Seconds until a reservation expires; ``None`` is never.
             batch: How many expired reservations one sweep moves at most; -1 is all.
+            alone: A message that came back as often is reserved alone; ``None`` is never.
         """
         self.queue = queue
         self.processing = f"{queue}:processing"
@@ -66,6 +76,7 @@ class LegacyLayout:
         self._counted_for = _COUNTED_FOR + 10 * (lease or 0)
         self._lease: Arg = "" if lease is None else lease
         self._batch = batch
+        self._alone: Arg = "" if alone is None else alone
 
     def publish(self, messages: Sequence[Message], due: int | None = None) -> Command[None]:
         """Append messages to the queue: all of them or none. There are no delays."""
@@ -75,28 +86,28 @@ class LegacyLayout:
         values = tuple(frame_value(body, headers) for body, headers in messages)
         return Command("RPUSH", (self.queue,), values, _nothing)
 
-    def reserve(self, token: str, now: float | None = None) -> Op[Reservation | None]:
-        """Sweep a chunk, and take the head.
+    def reserve(
+        self, token: str, now: float | None = None, count: int = 1
+    ) -> Op[list[Reservation]]:
+        """Take the head; where reservations have expired, sweep a chunk of them first.
 
-        A message that was taken is returned whatever became of the sweep: the next reserve goes on
-        with it. Only while nothing could be taken is the sweep continued, and its failure raised.
+        What was taken is returned whatever became of the sweep: the next reserve goes on with it.
+        Only while nothing could be taken is the sweep continued, and its failure raised.
         """
-        take = Command(
-            lua.LEGACY_RESERVE,
-            self._keys,
-            (clock(now), self._lease, token),
-            lambda reply: self._reservation(token, reply),
-        )
+        (taken,) = yield (self._take(token, now, count, looks=True),)
+        if taken is not None:
+            return taken  # type: ignore[no-any-return]  # the parse of ``_take``
+        take = self._take(token, now, count, looks=False)
         seen = 0
         while True:
             swept, taken = yield (self._sweep_chunk(seen, now), take)
             seen += swept.seen
-            if taken is not None:
-                return taken  # type: ignore[no-any-return]  # the parse of ``take``
+            if taken:
+                return taken  # type: ignore[no-any-return]
             if swept.refused:
                 raise CommandRefusedError(swept.refused)
             if not swept.more or seen == self._batch:
-                return None
+                return []
 
     def sweep(self, now: float | None = None) -> Op[int]:
         """Move expired reservations back to the ready list; return how many."""
@@ -109,26 +120,30 @@ class LegacyLayout:
             if not swept.more or seen == self._batch:
                 return int(moved)
 
-    def settle(
+    def ack(self, reservations: Sequence[Reservation]) -> Command[list[bool]]:
+        """Remove reservations with their messages."""
+        args = tuple(
+            arg
+            for taken in reservations
+            for arg in (taken.token, taken.stored, int(taken.recoveries > 0))
+        )
+        return Command(lua.LEGACY_ACK, self._keys[1:], args, flags)
+
+    def replace(
         self,
         reservation: Reservation,
         settlement: Settlement,
         now: float | None = None,  # noqa: ARG002 - nothing is written by the clock here
-    ) -> Command[bool] | None:
-        """Remove the reservation, if it is still there, and write what replaces the message."""
-        outcome = settlement.outcome
-        if outcome is Outcome.LEFT:
-            return None
-        keys: tuple[str, ...] = self._keys[1:]
-        ends = outcome is not Outcome.RELEASED
-        forget = int(ends and reservation.recoveries > 0)
-        args: tuple[Arg, ...] = (reservation.token, reservation.stored, forget)
-        if not ends:
-            keys, args = (*keys, self.queue), (*args, reservation.stored)
-        elif outcome in (Outcome.RETRIED, Outcome.DEAD_LETTERED):
+    ) -> Command[bool]:
+        """Remove a reservation, and write what replaces its message."""
+        if settlement.outcome is Outcome.RELEASED:
+            target, value, forget = self.queue, reservation.stored, 0
+        else:
             target = settlement.dead_letter_queue or self.queue
             value = frame_value(settlement.body, reservation.headers)
-            keys, args = (*keys, target), (*args, value, *kept(settlement))
+            forget = int(reservation.recoveries > 0)
+        keys = (*self._keys[1:], target)
+        args = (reservation.token, reservation.stored, forget, value, *kept(settlement))
         return Command(lua.LEGACY_SETTLE, keys, args, lambda reply: settled(settlement, reply))
 
     def extend(self, reservation: Reservation, now: float | None = None) -> Command[bool]:
@@ -183,13 +198,28 @@ class LegacyLayout:
         command = Command(lua.LEGACY_SWEEP, self._keys, args, parse, tolerant=True)
         return command
 
-    def _reservation(self, token: str, reply: tuple[bytes, int] | None) -> Reservation | None:
-        if reply is None:
-            return None
-        stored, recoveries = reply
+    def _take(
+        self, token: str, now: float | None, count: int, *, looks: bool
+    ) -> Command[list[Reservation] | None]:
+        """Take messages; ``None`` says that a sweep is due, where the script was to look."""
+        begin = token[:-8]
+        args = (clock(now), self._lease, begin, count, LARGEST_BATCH, self._alone, int(looks))
+
+        def parse(reply: list[Any]) -> list[Reservation] | None:
+            if reply[0]:
+                return None
+            return [
+                self._reservation(f"{begin}{place:08x}", *pair)
+                for place, pair in enumerate(zip(reply[1::2], reply[2::2], strict=True))
+            ]
+
+        return Command(lua.LEGACY_RESERVE, self._keys, args, parse)
+
+    def _reservation(self, token: str, stored: bytes, recoveries: int) -> Reservation:
         body, headers = unframe(stored)
         poison = None if body is stored or is_utf8(stored) else "the bytes are not UTF-8"
-        return Reservation(self.queue, body, headers, token, stored, poison, recoveries)
+        alone = self._alone != "" and recoveries >= int(self._alone)
+        return Reservation(self.queue, body, headers, token, stored, poison, recoveries, alone)
 
 
 def _nothing(_reply: Any) -> None:  # noqa: ANN401 - whatever Redis answers

@@ -7,6 +7,7 @@ from collections import Counter
 import msgspec
 
 from babelqueue_redis import lua
+from babelqueue_redis.checks import check_count
 from babelqueue_redis.core.command import Command, ErrorReply, Op, Trip
 from babelqueue_redis.core.redriving import (
     TAKEN,
@@ -20,7 +21,7 @@ from babelqueue_redis.core.stored import STATES, Counts, StoredMessage, stored_m
 from babelqueue_redis.errors import CommandRefusedError, ConfigurationError
 from babelqueue_redis.layouts.legacy import LegacyLayout
 from babelqueue_redis.layouts.zset import ZsetLayout
-from babelqueue_redis.settings import QueueOptions, check_count
+from babelqueue_redis.settings import QueueOptions
 
 MAX_PEEK = 1000
 """Messages of one ``peek``."""

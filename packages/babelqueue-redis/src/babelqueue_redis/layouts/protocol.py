@@ -31,15 +31,28 @@ class Layout(Protocol):
                 :attr:`QueueOptions.delays <babelqueue_redis.settings.QueueOptions.delays>`.
         """
 
-    def reserve(self, token: str, now: float | None = None) -> Op[Reservation | None]:
-        """Bring expired reservations back, then take the oldest message, if there is one."""
+    def reserve(
+        self, token: str, now: float | None = None, count: int = 1
+    ) -> Op[list[Reservation]]:
+        """Bring expired reservations back, then take the oldest messages, if there are any.
 
-    def settle(
+        Args:
+            token: The first reservation's; the last eight digits count the others.
+            now: As everywhere.
+            count: How many to take at most. There are fewer when they are large, and a message that
+                may have made its workers crash comes alone.
+        """
+
+    def ack(self, reservations: Sequence[Reservation]) -> Command[list[bool]]:
+        """Remove reservations with their messages; ``False`` for those that had expired."""
+
+    def replace(
         self, reservation: Reservation, settlement: Settlement, now: float | None = None
-    ) -> Command[bool] | None:
-        """Carry a settlement out. The result is ``False`` when the reservation had expired.
+    ) -> Command[bool]:
+        """Remove a reservation and write what the settlement says instead of its message.
 
-        ``None`` means that there is nothing to send.
+        Only for ``RETRIED``, ``RELEASED`` and ``DEAD_LETTERED``. The result is ``False`` when the
+        reservation had expired; then nothing is written.
         """
 
     def extend(self, reservation: Reservation, now: float | None = None) -> Command[bool]:
@@ -66,6 +79,15 @@ class Layout(Protocol):
         Returns:
             The seconds that the shell shall sleep instead, where the server does not let us block.
         """
+
+
+LARGEST_BATCH = 1 << 20
+"""About how many bytes of messages one reserve takes; a single message may have more."""
+
+
+def flags(reply: Sequence[int]) -> list[bool]:
+    """Return what a script that answers 1 or 0 for each says."""
+    return [flag == 1 for flag in reply]
 
 
 def clock(now: float | None) -> Arg:

@@ -26,8 +26,10 @@ from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op
 from babelqueue_redis.core.settlement import Settlement
 from babelqueue_redis.errors import CommandRefusedError
 from babelqueue_redis.layouts.protocol import (
+    LARGEST_BATCH,
     Message,
     clock,
+    flags,
     kept,
     pause_after,
     settled,
@@ -51,7 +53,13 @@ class ZsetLayout:
     """See :class:`babelqueue_redis.layouts.protocol.Layout`."""
 
     def __init__(
-        self, queue: str, key_prefix: str = "queues:", lease: int | None = None, batch: int = -1
+        self,
+        queue: str,
+        key_prefix: str = "queues:",
+        lease: int | None = None,
+        batch: int = -1,
+        *,
+        alone: int | None = None,
     ) -> None:
         """Name the keys.
 
@@ -60,6 +68,7 @@ class ZsetLayout:
             key_prefix: What all keys begin with.
             lease: Seconds until a reservation expires; ``None`` is never.
             batch: How many members of each set one migration moves at most; -1 is all.
+            alone: A message with as many attempts is reserved alone; ``None`` is never.
         """
         self.queue = queue
         self._prefix = key_prefix
@@ -69,6 +78,7 @@ class ZsetLayout:
         )
         self._lease: Arg = "" if lease is None else lease
         self._batch = batch
+        self._alone: Arg = "" if alone is None else alone
         # Without a lease of our own, those of others are not ours to end.
         self._sources = (self.delayed,) if lease is None else (self.delayed, self.reserved)
 
@@ -80,24 +90,24 @@ class ZsetLayout:
         args = tuple(part for body in bodies for part in (due, body))
         return Command("ZADD", (self.delayed,), args, _nothing)
 
-    def reserve(self, token: str, now: float | None = None) -> Op[Reservation | None]:
-        """Bring a chunk of what is due to the ready list, and take its head.
+    def reserve(
+        self, token: str, now: float | None = None, count: int = 1
+    ) -> Op[list[Reservation]]:
+        """Take the head of the ready list; where something is due, bring a chunk of it there first.
 
         As in the legacy layout: what was taken is returned whatever became of the rest.
         """
-        take = Command(
-            lua.ZSET_RESERVE,
-            (self.ready, self.reserved, self.notify),
-            (clock(now), self._lease),
-            lambda reply: self._reservation(token, reply),
-        )
+        (taken,) = yield (self._take(token, now, count, looks=True),)
+        if taken is not None:
+            return taken  # type: ignore[no-any-return]  # the parse of ``_take``
+        take = self._take(token, now, count, looks=False)
         moved = dict.fromkeys(self._sources, 0)
         while True:
             *chunks, taken = yield (*(self._migrate(s, moved[s], now) for s in moved), take)
-            if taken is not None:
-                return taken  # type: ignore[no-any-return]  # the parse of ``take``
+            if taken:
+                return taken  # type: ignore[no-any-return]
             if not self._goes_on(moved, chunks):
-                return None
+                return []
 
     def migrate(self, now: float | None = None) -> Op[int]:
         """Move all that is due to the ready list; return how many."""
@@ -110,30 +120,27 @@ class ZsetLayout:
                 self._goes_on(moved, chunks)
         return total
 
-    def settle(
+    def ack(self, reservations: Sequence[Reservation]) -> Command[list[bool]]:
+        """Remove reservations with their messages."""
+        return Command(
+            lua.ZSET_ACK, (self.reserved,), tuple(taken.stored for taken in reservations), flags
+        )
+
+    def replace(
         self, reservation: Reservation, settlement: Settlement, now: float | None = None
-    ) -> Command[bool] | None:
-        """Remove the reservation, if it is still there, and write what replaces the message."""
-        outcome = settlement.outcome
+    ) -> Command[bool]:
+        """Remove a reservation, and write what replaces its message."""
         stored = reservation.stored
-        if outcome is Outcome.LEFT:
-            return None
-        if outcome is Outcome.RETRIED:
-            args: tuple[Arg, ...] = (
-                stored,
-                settlement.body,
-                clock(now),
-                math.ceil(settlement.delay),
-            )
+        if settlement.outcome is Outcome.RETRIED:
+            delay = math.ceil(settlement.delay)
+            args: tuple[Arg, ...] = (stored, settlement.body, clock(now), delay)
             return Command(lua.ZSET_RELEASE, (self.reserved, self.delayed), args, bool)
-        if outcome in (Outcome.RELEASED, Outcome.DEAD_LETTERED):
-            given_back = outcome is Outcome.RELEASED
-            body = reservation.body if given_back else settlement.body
-            ready = self.ready if given_back else f"{self._prefix}{settlement.dead_letter_queue}"
-            keys = (self.reserved, ready, f"{ready}:notify")
-            args = (stored, body, *kept(settlement))
-            return Command(lua.ZSET_SETTLE, keys, args, lambda reply: settled(settlement, reply))
-        return Command("ZREM", (self.reserved,), (stored,), bool)
+        given_back = settlement.outcome is Outcome.RELEASED
+        body = reservation.body if given_back else settlement.body
+        ready = self.ready if given_back else f"{self._prefix}{settlement.dead_letter_queue}"
+        keys = (self.reserved, ready, f"{ready}:notify")
+        args = (stored, body, *kept(settlement))
+        return Command(lua.ZSET_SETTLE, keys, args, lambda reply: settled(settlement, reply))
 
     def extend(self, reservation: Reservation, now: float | None = None) -> Command[bool]:
         """Let a reservation last another lease from now, if it is still there."""
@@ -178,12 +185,27 @@ class ZsetLayout:
                 del moved[source]
         return bool(moved)
 
-    def _reservation(self, token: str, reply: list[bytes] | None) -> Reservation | None:
-        if reply is None:
-            return None
-        job, member = reply
-        poison = _UNCOUNTED if job == member else None
-        return Reservation(self.queue, job, {}, token, member, poison)
+    def _take(
+        self, token: str, now: float | None, count: int, *, looks: bool
+    ) -> Command[list[Reservation] | None]:
+        """Take messages; ``None`` says that something is due, where the script was to look."""
+        keys = (self.ready, self.reserved, self.notify, self.delayed)
+        args = (clock(now), self._lease, count, LARGEST_BATCH, self._alone, int(looks))
+
+        def parse(reply: list[Any]) -> list[Reservation] | None:
+            if reply[0]:
+                return None
+            jobs = zip(reply[1::3], reply[2::3], reply[3::3], strict=True)
+            return [
+                self._reservation(f"{token[:-8]}{place:08x}", *job)
+                for place, job in enumerate(jobs)
+            ]
+
+        return Command(lua.ZSET_RESERVE, keys, args, parse)
+
+    def _reservation(self, token: str, job: bytes, member: bytes, alone: int) -> Reservation:
+        poison = _UNCOUNTED if alone < 0 else None
+        return Reservation(self.queue, job, {}, token, member, poison, alone=alone > 0)
 
 
 def _nothing(_reply: Any) -> None:  # noqa: ANN401 - whatever Redis answers

@@ -1,9 +1,9 @@
--- End a reservation: remove the message, and put another form of it into a list when asked to.
+-- End a reservation: put another form of its message into a list.
 --
 -- KEYS[1]  processing list
 -- KEYS[2]  deadlines
 -- KEYS[3]  recoveries, a hash of counts by the SHA-1 of the element
--- KEYS[4]  optional: the list that takes ARGV[4] (the ready list, or a dead-letter queue)
+-- KEYS[4]  the list that takes ARGV[4] (the ready list, or a dead-letter queue)
 -- ARGV[1]  the reservation's token
 -- ARGV[2]  the reserved element
 -- ARGV[3]  1 to forget how often the element was recovered; 0 where it never was, or stays
@@ -17,18 +17,13 @@
 -- Nothing may be half done: a key of the wrong type must stop us before the first write.
 redis.call('LLEN', KEYS[1])
 redis.call('HLEN', KEYS[3])
-if KEYS[4] then
-  redis.call('LLEN', KEYS[4])
-end
+redis.call('LLEN', KEYS[4])
 -- The gate. It is also the first write, which is why the script may go on at maxmemory.
 if redis.call('ZREM', KEYS[2], ARGV[1] .. ':' .. ARGV[2]) == 0 then
   return 0
 end
-local dropped = 0
-if KEYS[4] then
-  local length = redis.call('RPUSH', KEYS[4], ARGV[4])
-  dropped = ARGV[5] and math.max(0, math.min(length - tonumber(ARGV[5]), 1000)) or 0
-end
+local length = redis.call('RPUSH', KEYS[4], ARGV[4])
+local dropped = ARGV[5] and math.max(0, math.min(length - tonumber(ARGV[5]), 1000)) or 0
 -- From the tail, where the newest are. Which of several equal elements goes makes no difference.
 redis.call('LREM', KEYS[1], -1, ARGV[2])
 if ARGV[3] == '1' then

@@ -91,8 +91,29 @@ class Driver:
             result: T = end.value
             return result
 
-    def take(self, op: Op[T | None], _give_back: Callable[[T], Command[bool] | None]) -> T | None:
-        """Run an op that takes a message. Nobody can cancel a thread, so none is given back."""
+    @staticmethod
+    def whole(result: T) -> T:
+        """Return what was done; nothing can cancel it on the way, as it can with asyncio."""
+        return result
+
+    def post(self, command: Command[Any]) -> None:
+        """Send a command whose reply is asked for with :meth:`is_answered`, before any other."""
+        self._exchange([command.wire()], replies=0)
+
+    def is_answered(self, seconds: float) -> bool:
+        """Wait for the reply to what was posted; tell whether it has come."""
+        try:
+            return bool(self._connection().can_read(seconds))
+        except (RedisError, OSError):
+            return True  # to read it tells what is wrong
+
+    def collect(self, command: Command[T]) -> T:
+        """Return the result of what was posted; raises what :meth:`send` raises."""
+        (reply,) = self._exchange([], replies=1)
+        return result_of(command, reply)
+
+    def take(self, op: Op[T], _give_back: Callable[[T], Command[Any] | None]) -> T:
+        """Run an op that takes messages. Nobody can cancel a thread, so none is given back."""
         return self.run(op)
 
     def trip(self, commands: Sequence[Command[Any]]) -> list[Any]:
@@ -126,8 +147,8 @@ class Driver:
             reply = self._exchange([command.wire(load=True)])[0]
         return reply
 
-    def _exchange(self, packed: list[tuple[Any, ...]]) -> list[Any]:
-        """Send, and read every reply; error replies come as values.
+    def _exchange(self, packed: list[tuple[Any, ...]], replies: int | None = None) -> list[Any]:
+        """Send, and read every reply, or so many; error replies come as values.
 
         Whatever interrupts it closes the connection: a later command must not read this one's
         reply, nor speak through a link that was not set up to the end.
@@ -139,11 +160,13 @@ class Driver:
             shown = self._shows_spans or hooks.traffic_is_shown()
             if shown and hasattr(redis.Redis.execute_command, "__wrapped__"):
                 client = self._client_on(connection)
-                replies = [_ask(client, command) for command in packed]
+                received = [_ask(client, command) for command in packed]
             else:
-                data = connection.pack_commands(packed)
-                connection.send_packed_command(data, check_health=False)
-                replies = [_reply(connection) for _ in packed]
+                if packed:
+                    data = connection.pack_commands(packed)
+                    connection.send_packed_command(data, check_health=False)
+                count = len(packed) if replies is None else replies
+                received = [_reply(connection) for _ in range(count)]
         except (RedisError, OSError) as error:
             self.close()
             self._settings.lost(error, sent=sent)
@@ -151,7 +174,7 @@ class Driver:
             self.close()
             raise
         self._own.used = time.monotonic()
-        return replies
+        return received
 
     def _connected(self) -> redis.Connection:
         connection, nodes = self._connection(), self._settings.nodes

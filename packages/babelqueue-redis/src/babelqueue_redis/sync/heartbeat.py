@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
 import threading
 import weakref
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from babelqueue_redis.core.beating import Beats
+from babelqueue_redis.core.beating import LATE, NOTHING_TO_DO, Beats
 from babelqueue_redis.errors import TransportError
 from babelqueue_redis.layouts import Layout
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.sync.driver import Driver
 from babelqueue_redis.values import Reservation
 
+_PATIENCE = 10.0
+"""Seconds to wait for the thread where it may be settling."""
+
 logger = logging.getLogger("babelqueue_redis.heartbeat")
 
 
 class Heartbeat:
-    """Extends the reservations of one consumer.
+    """Extends the reservations of one consumer, and settles what its worker has no time for.
 
     A message costs an entry in a dictionary. The thread looks at it now and then; it is started
-    with the first message, and connects with the first beat. Nobody waits for it: the only lock is
-    its alarm, which the consumer releases and never takes.
+    with the first message, and connects when it has something to send. Nobody waits for it: the
+    only lock is its alarm, which the consumer releases and never takes.
     """
 
     def __init__(self, options: ConsumerOptions, driver: Driver, layout: Layout) -> None:
@@ -40,35 +45,58 @@ class Heartbeat:
         self._layout = layout
         self._thread: threading.Thread | None = None
         self._alarm = threading.Lock()
+        self._is_awake = False
+        self._settle_late: Callable[[Driver], bool] | None = None
         self._pid = os.getpid()
+
+    def settles(self, settle_late: Callable[[Driver], bool]) -> None:
+        """Have something called that settles late ends, once :meth:`wake` was called.
+
+        Args:
+            settle_late: Tells whether there is more to come.
+        """
+        self._settle_late = settle_late
 
     def over(self, reservation: Reservation) -> _Watching:
         """Return a ``with`` that keeps a reservation from running out."""
         return _Watching(self, reservation)
 
-    def begin(self, reservation: Reservation) -> None:
-        """Extend a reservation from now on."""
-        if self._beats.interval:
-            if self._thread is None or not self._thread.is_alive():
-                self._start()
-            self._beats.add(reservation, self._driver.monotonic())
+    def begin(self, reservations: Sequence[Reservation]) -> None:
+        """Extend reservations from now on."""
+        self._beats.add(reservations, self._driver.monotonic())
+        if self._beats.interval and (self._thread is None or not self._thread.is_alive()):
+            self._start()
 
-    def end(self, reservation: Reservation) -> None:
-        """Extend it no more: before it is settled, so that nobody takes that for a loss."""
-        self._beats.drop(reservation)
+    def started(self, reservation: Reservation, now: float) -> None:
+        """Count the limits of a reservation from now on: its handler starts."""
+        self._beats.started(reservation, now)
+
+    def end(self, reservations: Sequence[Reservation]) -> None:
+        """Extend them no more: before they are settled, so that nobody takes that for a loss."""
+        self._beats.drop(reservations)
+
+    def wake(self) -> None:
+        """Look for late ends from now on, as long as messages are being handled."""
+        if self._thread is None or not self._thread.is_alive():
+            self._start()
+        if not self._is_awake:
+            self._is_awake = True
+            self._ring()
 
     def close(self) -> None:
         """End the thread; the next message starts another one."""
         thread, self._thread = self._thread, None
         if thread is not None:
-            self._alarm.release()
+            self._ring()
+            if self._is_awake and thread is not threading.current_thread():
+                thread.join(_PATIENCE)  # it may be settling what ended last
 
-    def obeys(self, alarm: threading.Lock) -> bool:
+    def serves(self, alarm: threading.Lock) -> bool:
         """Tell whether an alarm is that of the present thread; two may have started at once."""
-        return alarm is self._alarm
+        return alarm is self._alarm and self._thread is not None
 
     def beat(self) -> float:
-        """Extend what is due; return the seconds until the next look."""
+        """Extend what is due, settle what is late; return the seconds until the next look."""
         for reservation in self._beats.due(self._driver.monotonic()):
             try:
                 there = self._driver.send(self._layout.extend(reservation))
@@ -76,12 +104,27 @@ class Heartbeat:
                 logger.info("a reservation of queue %r: no beat: %s", reservation.queue, error)
             else:
                 self._beats.extended(reservation, self._driver.monotonic(), there=there)
-        return self._beats.pause(self._driver.monotonic())
+        pause = self._beats.pause(self._driver.monotonic())
+        return min(pause, LATE) if self._is_settling() else pause
+
+    def _is_settling(self) -> bool:
+        if not self._is_awake or self._settle_late is None:
+            return False
+        # Asleep first: whoever adds a message after the look below rings again.
+        self._is_awake = False
+        if self._settle_late(self._driver) or self._beats:
+            self._is_awake = True
+        return self._is_awake
+
+    def _ring(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it rings already
+            self._alarm.release()
 
     def _start(self) -> None:
         if self._pid != os.getpid():
             self._beats.clear()
             self._pid = os.getpid()
+        self._is_awake = False
         self._alarm = threading.Lock()
         self._alarm.acquire()
         arguments = (weakref.ref(self), self._driver, self._alarm, self._beats.interval)
@@ -104,7 +147,7 @@ class _Watching:
         self._reservation = reservation
 
     def __enter__(self) -> None:
-        self._heartbeat.begin(self._reservation)
+        self._heartbeat.begin((self._reservation,))
 
     def __exit__(
         self,
@@ -112,14 +155,15 @@ class _Watching:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._heartbeat.end(self._reservation)
+        self._heartbeat.end((self._reservation,))
 
 
 def _run(ref: weakref.ref[Heartbeat], driver: Driver, alarm: threading.Lock, pause: float) -> None:
-    """Beat until the alarm rings, or the consumer was forgotten."""
-    while not alarm.acquire(timeout=pause):
+    """Beat until the heartbeat is closed, or the consumer was forgotten."""
+    while True:
+        alarm.acquire(timeout=pause or NOTHING_TO_DO)
         heartbeat = ref()
-        if heartbeat is None or not heartbeat.obeys(alarm):
+        if heartbeat is None or not heartbeat.serves(alarm):
             break
         try:
             pause = heartbeat.beat()

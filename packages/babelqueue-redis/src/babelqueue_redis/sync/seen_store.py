@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from babelqueue_redis.checks import check_prefix, check_timeout
 from babelqueue_redis.core.command import Command
-from babelqueue_redis.settings import check_prefix, check_timeout
 from babelqueue_redis.sync.driver import Client, Driver
 
 

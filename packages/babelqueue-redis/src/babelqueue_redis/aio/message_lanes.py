@@ -1,0 +1,70 @@
+"""The tasks that handle messages, where several are handled at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from babelqueue_redis.aio.feed import Feed
+from babelqueue_redis.redis_py import LONGEST_BLOCK
+from babelqueue_redis.values import Reservation
+
+_STRIKE_AGAIN = 1.0
+"""Seconds between cancellations of a handler that does not end."""
+
+
+class MessageLanes:
+    """Handles messages for one run: one at a time in the calling task, or several in others.
+
+    Attributes:
+        error: What a handler raised that is to end the run, ``SystemExit`` for instance.
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        """Begin idle."""
+        self._count = concurrency
+        self._running: set[asyncio.Task[None]] = set()
+        self.error: BaseException | None = None
+
+    def free(self) -> int:
+        """Return how many messages could be started at once."""
+        return self._count - len(self._running)
+
+    async def wait_for_room(self) -> bool:
+        """Wait a while until a message can be started; tell whether it can."""
+        if not self.free():
+            await asyncio.wait(
+                self._running, timeout=LONGEST_BLOCK, return_when=asyncio.FIRST_COMPLETED
+            )
+        return self.free() > 0
+
+    async def start(self, feed: Feed, reservation: Reservation) -> None:
+        """Handle a message: to the end in this task, or begin with it in another."""
+        if self._count == 1:
+            await feed.handle(reservation, feed.keep)
+            return
+        if reservation.alone:
+            await self.join()
+        task = asyncio.ensure_future(feed.handle(reservation, feed.keep))
+        self._running.add(task)
+        task.add_done_callback(self._note)
+        if reservation.alone:
+            await self.join()
+
+    async def join(self) -> None:
+        """Wait until all that was started has ended."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    async def abandon(self) -> None:
+        """Cancel what is still being handled, and wait until that has ended."""
+        while self._running:
+            for task in self._running:
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):  # it is cancelling already
+                await asyncio.wait(self._running, timeout=_STRIKE_AGAIN)
+
+    def _note(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            self.error = self.error or task.exception()
