@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 import redis
 
-from babelqueue_redis import Delivery, Outcome, RedisConsumer, RedisPublisher, entropy, hooks
+from babelqueue_redis import Delivery, Outcome, RedisConsumer, RedisPublisher, hooks
 from babelqueue_redis.layouts import layout_of
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.sync.driver import Driver
+from tests.support.reserving import reserved
 from tests.support.running import running
 from tests.support.server import Client
 from tests.support.shells import Shell
@@ -161,7 +162,7 @@ def test_an_extension_is_by_the_servers_clock_rounded_up(
     driver = Driver(client)
     made = layout_of(ConsumerOptions(queue, layout, retry_after=90))
     store.push(b'{"job":"urn:a","attempts":0}')
-    taken = driver.run(made.reserve(entropy.new_token(), 1000.7))
+    taken = reserved(driver, made, 1000.7)
     assert taken is not None
 
     def deadline() -> float:
@@ -179,7 +180,7 @@ def test_an_extension_is_by_the_servers_clock_rounded_up(
     assert math.ceil(before[0] + before[1] / 1e6) + 90 <= deadline()
     assert deadline() <= math.ceil(after[0] + after[1] / 1e6) + 90
     store.expire()
-    assert driver.run(made.reserve(entropy.new_token())) is not None
+    assert reserved(driver, made) is not None
     assert not driver.send(made.extend(taken))
     assert client.zcard(store.deadlines_key) == 1
 
@@ -308,12 +309,12 @@ def test_a_forked_child_extends_only_what_is_its_own(
     assert first is not None
     assert second is not None
     heartbeat = consumer._heartbeat
-    heartbeat.begin(first)
+    heartbeat.begin((first,))
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            heartbeat.begin(second)
+            heartbeat.begin((second,))
             alive = heartbeat._thread is not None and heartbeat._thread.is_alive()
             code = 0 if alive and list(heartbeat._beats._watched) == [second.token] else 2
         finally:

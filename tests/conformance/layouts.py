@@ -12,7 +12,6 @@ from typing import Any
 
 import redis
 
-from babelqueue_redis import entropy
 from babelqueue_redis.core.retry import due_at
 from babelqueue_redis.core.settlement import ACK, Settlement
 from babelqueue_redis.dead_letter import record
@@ -21,6 +20,7 @@ from babelqueue_redis.errors import PoisonError
 from babelqueue_redis.layouts import LegacyLayout, ZsetLayout
 from babelqueue_redis.values import Outcome, Reservation
 from babelqueue_redis.verdict import decode, verdict
+from tests.support.reserving import reserved, settle
 from tests.support.server import Client, shared_url
 from tests.support.shells import Shell
 
@@ -40,11 +40,9 @@ def round_trip(body: bytes, kind: str) -> tuple[bytes, bytes]:
     with driver_of(kind) as driver:
         driver.send(layout.publish([(body, {})]))
         stored = client.lindex(queue, 0)
-        taken = driver.run(layout.reserve(entropy.new_token()))
+        taken = reserved(driver, layout)
         assert taken is not None
-        acked = layout.settle(taken, ACK)
-        assert acked is not None
-        assert driver.send(acked)
+        assert settle(driver, layout, taken, ACK)
     assert not client.keys(f"{queue}*")
     return stored, taken.body
 
@@ -118,7 +116,7 @@ class Player:
 
     def do_reserve(self, step: dict[str, Any]) -> None:
         """Take the head, at the clock of the step."""
-        self.last = self.driver.run(self.layout.reserve(entropy.new_token(), step["now"]))
+        self.last = reserved(self.driver, self.layout, step["now"])
         self.outcome = "empty"
         if self.last is not None:
             judged = self.last.poison or isinstance(verdict(self.last.body), PoisonError)
@@ -144,9 +142,7 @@ class Player:
 
     def settle(self, step: dict[str, Any], end: Settlement) -> None:
         """Send a settlement, at the clock of the step."""
-        command = self.layout.settle(self.reservation(step), end, step["now"])
-        assert command is not None
-        self.driver.send(command)
+        settle(self.driver, self.layout, self.reservation(step), end, step["now"])
 
     def reservation(self, step: dict[str, Any]) -> Reservation:
         """Return the reservation that a step names or spells out."""

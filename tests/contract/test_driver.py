@@ -17,7 +17,6 @@ from babelqueue_redis import (
     RedisConsumer,
     RedisPublisher,
     TransportError,
-    entropy,
     lua,
 )
 from babelqueue_redis.core.command import Command
@@ -25,6 +24,7 @@ from babelqueue_redis.layouts import LegacyLayout
 from babelqueue_redis.sync.driver import Driver
 from kit.redis_server import free_port
 from tests.support.proxy import proxy_to
+from tests.support.reserving import reserved
 from tests.support.server import Client
 
 Make = Callable[..., RedisConsumer]
@@ -37,7 +37,7 @@ def test_a_script_may_be_unknown_within_a_trip(private_client: Client, forgotten
     known = {"legacy_sweep": lua.LEGACY_RESERVE, "legacy_reserve": lua.LEGACY_SWEEP}[forgotten]
     private_client.script_load(known.source)
     driver.send(layout.publish([(b"a", {})]))
-    taken = driver.run(layout.reserve(entropy.new_token()))
+    taken = reserved(driver, layout)
     assert taken is not None
     assert taken.body == b"a"
 

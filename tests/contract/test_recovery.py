@@ -17,6 +17,7 @@ from babelqueue_redis.layouts import LegacyLayout
 from babelqueue_redis.sync.driver import Driver
 from babelqueue_redis.values import Reservation
 from tests.support.marks import both_layouts, both_shells
+from tests.support.reserving import reserved, settle
 from tests.support.server import Client
 from tests.support.shells import Shell
 from tests.support.store import Store
@@ -29,16 +30,14 @@ NOW = 1_000_000.5
 
 def take(driver: Driver, layout: LegacyLayout, now: float | None = NOW) -> Reservation:
     """Reserve at a time of our choosing."""
-    taken = driver.run(layout.reserve(entropy.new_token(), now))
+    taken = reserved(driver, layout, now)
     assert taken is not None
     return taken
 
 
 def send(driver: Driver, layout: LegacyLayout, taken: Reservation, end: Settlement) -> bool:
     """Settle."""
-    command = layout.settle(taken, end)
-    assert command is not None
-    return driver.send(command)
+    return settle(driver, layout, taken, end)
 
 
 def test_an_expired_reservation_comes_back_byte_for_byte(client: Client, queue: str) -> None:

@@ -358,9 +358,9 @@ def test_a_message_taken_while_stopping_is_given_back(
     stored = client.lindex(queue, 0)
     reserve = consumer._layout.reserve
 
-    def stop_and_reserve(token: str) -> Any:
+    def stop_and_reserve(token: str, *, count: int) -> Any:
         consumer.stop()
-        return reserve(token)
+        return reserve(token, count=count)
 
     monkeypatch.setattr(consumer._layout, "reserve", stop_and_reserve)
     assert consumer.run() == 0
@@ -420,7 +420,7 @@ def test_run_goes_on_when_redis_is_back(
         RedisPublisher(url, "orders").publish("urn:a", {"n": 1})
         eventually(lambda: seen == [1])
     eventually(lambda: "cannot be served" in caplog.text)
-    eventually(lambda: consumer._worker._outages > 2)
+    eventually(lambda: consumer.feed._outages > 2)
     with private_server(binary, port=port) as url:
         RedisPublisher(url, "orders").publish("urn:a", {"n": 2})
         thread.join(60)

@@ -21,7 +21,6 @@ from babelqueue_redis import (
     Outcome,
     RedisConsumer,
     RedisPublisher,
-    entropy,
 )
 from babelqueue_redis.core.settlement import ACK, GIVE_BACK, Settlement
 from babelqueue_redis.envelope import CORE_META_KEYS, FORBIDDEN_META_KEYS, encode, make
@@ -30,6 +29,7 @@ from babelqueue_redis.sync.driver import Driver
 from babelqueue_redis.values import Reservation
 from tests.support.handlers import fail
 from tests.support.marks import both_shells
+from tests.support.reserving import reserved, settle
 from tests.support.server import Client
 from tests.support.shells import Shell
 from tests.support.store import Store
@@ -50,16 +50,14 @@ NOW = 1_000_000.5
 
 def take(driver: Driver, queue: ZsetLayout, now: float | None = NOW) -> Reservation:
     """Reserve at a time of our choosing."""
-    taken = driver.run(queue.reserve(entropy.new_token(), now))
+    taken = reserved(driver, queue, now)
     assert taken is not None
     return taken
 
 
 def send(driver: Driver, queue: ZsetLayout, taken: Reservation, end: Settlement) -> bool:
     """Settle."""
-    command = queue.settle(taken, end, NOW)
-    assert command is not None
-    return driver.send(command)
+    return settle(driver, queue, taken, end, NOW)
 
 
 def test_a_delayed_message_becomes_ready_when_it_is_due(

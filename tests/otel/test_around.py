@@ -97,7 +97,7 @@ def test_a_settlement_that_came_too_late_says_so(
 
     def handle(_: Envelope) -> None:
         store.expire()
-        assert consumer_of()._reserve(0, bool) is not None
+        assert consumer_of()._reserve(0) is not None
 
     with instrumented(monkeypatch, TracerProvider(), settle_spans=True) as spans:
         publisher.publish("urn:a", {})
@@ -226,7 +226,7 @@ def test_a_handler_that_a_shutdown_interrupts_ends_its_span(
     publisher.publish("urn:a", {})
     consumer_of({"urn:a": handle}, shutdown_timeout=0).run()
     taken = spans.all[-1]
-    assert told(taken)["error.type"] == "babelqueue_redis.sync.worker.HandlerInterrupted"
+    assert told(taken)["error.type"] == "babelqueue_redis.sync.shutdown.HandlerInterrupted"
     assert told(taken)["messaging.babelqueue.outcome"] == "released"
 
 

@@ -16,7 +16,7 @@ def test_a_beat_is_due_three_times_a_lease() -> None:
     """From the reservation on, then from the last beat on."""
     beats, held = Beats(ConsumerOptions("q", retry_after=9)), reservation()
     assert beats.pause(100) == 3
-    beats.add(held, 100)
+    beats.add((held,), 100)
     assert (beats.due(102.9), beats.pause(102)) == ([], 1)
     assert beats.due(103) == [held]
     beats.extended(held, 103.5, there=True)
@@ -26,8 +26,8 @@ def test_a_beat_is_due_three_times_a_lease() -> None:
 def test_a_look_comes_before_anything_new_can_be_due() -> None:
     """Nobody tells of a new reservation; and a beat that fails is not tried all the time."""
     beats = Beats(ConsumerOptions("q", retry_after=9))
-    beats.add(reservation("a"), 100)
-    beats.add(reservation("b"), 101)
+    beats.add((reservation("a"),), 100)
+    beats.add((reservation("b"),), 101)
     assert beats.pause(100) == 3
     assert beats.pause(102.9) == beats.pause(110) == 0.75
 
@@ -35,9 +35,9 @@ def test_a_look_comes_before_anything_new_can_be_due() -> None:
 def test_a_reservation_that_is_gone_is_lost_unless_it_was_settled() -> None:
     """The answer may come after the settlement."""
     beats, held, settled = Beats(ConsumerOptions("q")), reservation("a"), reservation("b")
-    beats.add(held, 100)
-    beats.add(settled, 100)
-    beats.drop(settled)
+    beats.add((held,), 100)
+    beats.add((settled,), 100)
+    beats.drop((settled,))
     for each in (held, settled):
         beats.extended(each, 130, there=False)
     assert (held.lost, settled.lost) == (True, False)
@@ -50,7 +50,7 @@ def test_what_was_held_long_enough_is_dropped(
 ) -> None:
     """It may end."""
     beats = Beats(ConsumerOptions("q", **options))  # type: ignore[arg-type]
-    beats.add(reservation(), 100)
+    beats.add((reservation(),), 100)
     assert len(beats.due(149)) == 1
     assert beats
     assert beats.due(150) == []

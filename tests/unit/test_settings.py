@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from babelqueue_redis import ConfigurationError, RedisConsumer
+from babelqueue_redis.checks import RESERVED_SUFFIXES
 from babelqueue_redis.core.publishing import checked_batch
 from babelqueue_redis.redis_py import check_url
-from babelqueue_redis.checks import RESERVED_SUFFIXES
 from babelqueue_redis.settings import ConsumerOptions, QueueOptions
 
 BAD = [
@@ -43,7 +43,8 @@ BAD = [
     {"shutdown_timeout": -1},
     {"shutdown_timeout": None},
     {"prefetch": 0},
-    {"prefetch": 2},
+    {"prefetch": 1001},
+    {"prefetch": "all"},
     {"prefetch": True},
     {"prefetch": 1.0},
     {"key_prefix": 5},
@@ -53,7 +54,9 @@ BAD = [
     {"retry_jitter": "some"},
     {"retry_backoff_max": -1},
     {"retry_backoff_multiplier": math.nan},
-    {"concurrency": 2},
+    {"concurrency": 0},
+    {"concurrency": True},
+    {"concurrency": 10_001},
     {"retry_backoff": -1},
     {"retry_backoff": 1},
     {"dead_letter_max_length": 0},

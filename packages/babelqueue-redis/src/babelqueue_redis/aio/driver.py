@@ -38,6 +38,16 @@ Client = redis.asyncio.Redis | redis.asyncio.RedisCluster | str
 """A client, or the URL of a server."""
 
 
+async def whole(work: Awaitable[T]) -> T:
+    """Await ``work``; a cancellation waits for it."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await _ended(task)
+        raise
+
+
 class Driver:
     """Sends commands for one publisher or consumer. Safe to share between tasks of one loop.
 
@@ -46,6 +56,7 @@ class Driver:
 
     sleep = staticmethod(asyncio.sleep)
     monotonic = staticmethod(time.monotonic)
+    whole = staticmethod(whole)
 
     def __init__(self, client: Client, *, blocks: bool = False, shows_spans: bool = False) -> None:
         """Take the client's connection settings; nothing is sent yet.
@@ -75,11 +86,6 @@ class Driver:
     async def run(self, op: Op[T]) -> T:
         """Send every trip of ``op``; raises what :meth:`send` raises."""
         return await whole(self._keep(self._run(op)))
-
-    @staticmethod
-    async def whole(work: Awaitable[T]) -> T:
-        """Await some work; a cancellation waits for it, and goes on then."""
-        return await whole(work)
 
     async def take(self, op: Op[T], give_back: Callable[[T], Command[Any] | None]) -> T:
         """Run an op that takes messages; when the task is cancelled meanwhile, give them back."""
@@ -249,16 +255,6 @@ class _Link:
         self.client: redis.asyncio.Redis | None = None
         self.lock = asyncio.Lock()
         self.used = time.monotonic()
-
-
-async def whole(work: Awaitable[T]) -> T:
-    """Await ``work``; a cancellation waits for it."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await _ended(task)
-        raise
 
 
 async def _while_wanted(task: asyncio.Task[T]) -> T:

@@ -57,7 +57,21 @@ class Lane:
 
 async def finish(call: Callable[[], Any], *, awaits: bool) -> None:
     """Call a handler and see it to its end: a plain function in a thread, what it returns here."""
-    await _awaited(call() if awaits else await in_thread(call))
+    if awaits:
+        await _awaited(call())
+        return
+    result, error = await in_thread(lambda: _contained(call))
+    if error is not None:
+        raise error
+    await _awaited(result)
+
+
+def _contained(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """Return what a call returns or raises: a ``GeneratorExit`` would close who awaits it."""
+    try:
+        return call(), None
+    except BaseException as error:  # noqa: BLE001 - raised again by who awaits
+        return None, error
 
 
 async def _awaited(result: object) -> None:

@@ -17,6 +17,7 @@ class MessageLanes:
     """Handles messages for one run: one at a time in the calling task, or several in others.
 
     Attributes:
+        handled: How many messages were handled.
         error: What a handler raised that is to end the run, ``SystemExit`` for instance.
     """
 
@@ -24,6 +25,7 @@ class MessageLanes:
         """Begin idle."""
         self._count = concurrency
         self._running: set[asyncio.Task[None]] = set()
+        self.handled = 0
         self.error: BaseException | None = None
 
     def free(self) -> int:
@@ -42,6 +44,7 @@ class MessageLanes:
         """Handle a message: to the end in this task, or begin with it in another."""
         if self._count == 1:
             await feed.handle(reservation, feed.keep)
+            self.handled += 1
             return
         if reservation.alone:
             await self.join()
@@ -67,4 +70,6 @@ class MessageLanes:
     def _note(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            self.error = self.error or task.exception()
+            error = task.exception()
+            self.handled += error is None
+            self.error = self.error or error

@@ -39,7 +39,6 @@ class Worker:
         self._patience = max(feed.options.shutdown_timeout for feed in feeds)
         self._lanes = MessageLanes(self._concurrency)
         self._stopping = False
-        self._handled = 0
 
     def stop(self) -> None:
         """Ask the loop to end. A request made before :meth:`run` ends that run at once."""
@@ -55,7 +54,6 @@ class Worker:
             msg = "run() is running already: use a consumer for each task"
             raise BabelQueueError(msg)
         self._serve(is_served=True)
-        self._handled = 0
         self._lanes = MessageLanes(self._concurrency)
         try:
             with (
@@ -70,7 +68,7 @@ class Worker:
             self._serve(is_served=False)
             for feed in self._feeds:
                 await feed.close()
-        return self._handled
+        return self._lanes.handled
 
     async def _loop(self, should_continue: Callable[[], bool]) -> None:
         lanes = self._lanes
@@ -78,7 +76,6 @@ class Worker:
             while not self._stopping and lanes.error is None and should_continue():
                 feed = await self._fill()
                 if feed is not None and not self._stopping:
-                    self._handled += 1
                     await lanes.start(feed, feed.waiting.popleft())
                     if feed.waiting:
                         await feed.settle_late()

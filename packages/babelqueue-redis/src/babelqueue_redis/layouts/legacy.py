@@ -107,7 +107,9 @@ class LegacyLayout:
             if swept.refused:
                 raise CommandRefusedError(swept.refused)
             if not swept.more or seen == self._batch:
-                return []
+                break
+        (taken,) = yield (take,)  # which came first, where the server had to be sent the sweep
+        return taken  # type: ignore[no-any-return]
 
     def sweep(self, now: float | None = None) -> Op[int]:
         """Move expired reservations back to the ready list; return how many."""

@@ -107,7 +107,9 @@ class ZsetLayout:
             if taken:
                 return taken  # type: ignore[no-any-return]
             if not self._goes_on(moved, chunks):
-                return []
+                break
+        (taken,) = yield (take,)  # which came first, where the server had to be sent the others
+        return taken  # type: ignore[no-any-return]
 
     def migrate(self, now: float | None = None) -> Op[int]:
         """Move all that is due to the ready list; return how many."""

@@ -37,7 +37,6 @@ class Feed:
 
     Attributes:
         options: The consumer's.
-        driver: The consumer's.
         lane: The consumer's.
         waiting: What is reserved and not started, the oldest first.
         is_served: Whether a worker is taking its messages.
@@ -66,7 +65,7 @@ class Feed:
             work: Handles a message, and calls its second argument with how that ended.
         """
         self.options = options
-        self.driver = self._driver = driver
+        self._driver = driver
         self.lane = lane
         self.waiting: deque[Reservation] = deque()
         self.is_served = False
@@ -78,6 +77,11 @@ class Feed:
         self._next_adoption = 0.0
         self._resumes = 0.0
         self._outages = 0
+
+    @property
+    def driver(self) -> Driver:
+        """What the consumer speaks through."""
+        return self._driver
 
     def pause(self) -> float:
         """Return the seconds until messages are to be asked for again: 0 is now."""

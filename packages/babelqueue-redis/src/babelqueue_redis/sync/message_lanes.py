@@ -19,6 +19,7 @@ class MessageLanes:
     """Handles messages for one run: one at a time in the calling thread, or several in others.
 
     Attributes:
+        handled: How many messages were handled.
         error: What a handler raised that is to end the run, ``SystemExit`` for instance.
     """
 
@@ -29,6 +30,7 @@ class MessageLanes:
         self._running: dict[str, Running] = {}
         self._done: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._threads = Lanes()
+        self.handled = 0
         self.error: BaseException | None = None
 
     def free(self) -> int:
@@ -50,6 +52,7 @@ class MessageLanes:
         """Handle a message: to the end in this thread, or begin with it in another."""
         if self._count == 1:
             feed.handle(reservation, feed.keep)
+            self.handled += 1
             return
         if reservation.alone:
             self.join()
@@ -89,6 +92,7 @@ class MessageLanes:
 
     def _note(self, error: BaseException | None) -> None:
         self._busy -= 1
+        self.handled += error is None
         self.error = self.error or error
 
 

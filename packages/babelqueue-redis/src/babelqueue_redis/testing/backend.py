@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from babelqueue_redis.core.command import Command, Op
@@ -13,7 +13,7 @@ from babelqueue_redis.core.settlement import Settlement
 from babelqueue_redis.layouts.protocol import Message
 from babelqueue_redis.settings import QueueOptions
 from babelqueue_redis.testing.queues import MemoryMessage, MemoryQueue
-from babelqueue_redis.values import Outcome, Reservation
+from babelqueue_redis.values import Reservation
 
 T = TypeVar("T")
 _BREATH = 0.001
@@ -42,29 +42,38 @@ class MemoryLayout:
 
         return self._command(act)
 
-    def reserve(self, token: str, now: float | None = None) -> Op[Reservation | None]:
-        """Take the first message."""
+    def reserve(
+        self, token: str, now: float | None = None, count: int = 1
+    ) -> Op[list[Reservation]]:
+        """Take the first messages."""
         del now
 
-        def act() -> Reservation | None:
+        def act() -> list[Reservation]:
             queue = self._queues[self._queue]
-            if not queue.waiting:
-                return None
-            message = queue.reserved[token] = queue.waiting.pop(0)
-            return Reservation(self._queue, message.body, message.headers, token, message.body)
+            taken = []
+            for place in range(min(count, len(queue.waiting))):
+                own = f"{token[:-8]}{place:08x}"
+                message = queue.reserved[own] = queue.waiting.pop(0)
+                body, headers = message.body, message.headers
+                taken.append(Reservation(self._queue, body, headers, own, body))
+            return taken
 
         (taken,) = yield (self._command(act),)
         return taken  # type: ignore[no-any-return]  # what ``act`` returned
 
-    def settle(
+    def ack(self, reservations: Sequence[Reservation]) -> Command[list[bool]]:
+        """Take reservations away."""
+        return self._command(lambda: [self._end(taken) is not None for taken in reservations])
+
+    def replace(
         self, reservation: Reservation, settlement: Settlement, now: float | None = None
-    ) -> Command[bool] | None:
+    ) -> Command[bool]:
         """Take the reservation away, and put back what replaces its message."""
         del now
 
         def act() -> bool:
-            message = self._queues[self._queue].reserved.pop(reservation.token, None)
-            if message is not None and settlement.outcome in _WRITES:
+            message = self._end(reservation)
+            if message is not None:
                 body = settlement.body or message.body
                 target = settlement.dead_letter_queue or self._queue
                 due = 1 if settlement.delay else 0
@@ -74,7 +83,7 @@ class MemoryLayout:
                     del queue.waiting[: -settlement.dead_letter_max_length]
             return message is not None
 
-        return None if settlement.outcome is Outcome.LEFT else self._command(act)
+        return self._command(act)
 
     def extend(self, reservation: Reservation, now: float | None = None) -> Command[bool]:
         """Do nothing: no time passes."""
@@ -92,15 +101,15 @@ class MemoryLayout:
         del idle
         return self._command(lambda: seconds)
 
+    def _end(self, reservation: Reservation) -> MemoryMessage | None:
+        return self._queues[self._queue].reserved.pop(reservation.token, None)
+
     def _command(self, act: Callable[[], T]) -> Command[T]:
         def parse(_: object) -> T:
             with self._lock:
                 return act()
 
         return Command("", (), (), parse)
-
-
-_WRITES = (Outcome.RETRIED, Outcome.RELEASED, Outcome.DEAD_LETTERED)
 
 
 class Driver:
@@ -129,7 +138,11 @@ class Driver:
         """Do every command of ``op``."""
         return _run(op)
 
-    def take(self, op: Op[T | None], _give_back: object) -> T | None:
+    def whole(self, result: T) -> T:
+        """Return what was done."""
+        return result
+
+    def take(self, op: Op[T], _give_back: object) -> T:
         """Do every command of ``op``; nothing interrupts it."""
         return _run(op)
 
@@ -153,7 +166,11 @@ class AsyncDriver(Driver):
         """Do every command of ``op``."""
         return _run(op)
 
-    async def take(self, op: Op[T | None], _give_back: object) -> T | None:  # type: ignore[override]
+    async def whole(self, work: Awaitable[T]) -> T:  # type: ignore[override]
+        """Await some work."""
+        return await work
+
+    async def take(self, op: Op[T], _give_back: object) -> T:  # type: ignore[override]
         """Do every command of ``op``; nothing interrupts it."""
         return _run(op)
 
