@@ -24,7 +24,7 @@ def settle(
 ) -> bool:
     """Settle a reservation; tell whether it was still there."""
     if end.outcome in REMOVED:
-        (there,) = driver.send(layout.ack([taken]))
+        (there,) = driver.send(layout.take("0" * 32, now, 0, [taken])).ended
         return bool(there)
     command: Command[bool] = layout.replace(taken, end, now)
     return bool(driver.send(command))

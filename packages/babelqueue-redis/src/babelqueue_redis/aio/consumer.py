@@ -21,7 +21,6 @@ from babelqueue_redis.core.settlement import GIVE_BACK, End
 from babelqueue_redis.envelope import checked_urn
 from babelqueue_redis.errors import ConfigurationError
 from babelqueue_redis.layouts import layout_of
-from babelqueue_redis.layouts.ending import nothing
 from babelqueue_redis.redis_py import LONGEST_BLOCK
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.steps import Receiving
@@ -187,7 +186,7 @@ class AsyncRedisConsumer:
             try:
                 await self._work(reservation, ends.append)
             except BaseException:
-                await self._settler.settle_all(ends, nothing())
+                await self._settler.settle_all(ends)
                 raise
             return await self._settler.settle(ends[0])
 

@@ -83,6 +83,10 @@ class Driver:
         result: T = (await (_while_wanted if command.blocks else whole)(trip))[0]
         return result
 
+    async def send_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Send commands together, if there are any; raises what :meth:`send` raises."""
+        return await whole(self._keep(self._trip(commands))) if commands else []
+
     async def run(self, op: Op[T]) -> T:
         """Send every trip of ``op``; raises what :meth:`send` raises."""
         return await whole(self._keep(self._run(op)))

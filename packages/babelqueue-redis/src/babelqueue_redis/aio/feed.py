@@ -18,7 +18,6 @@ from babelqueue_redis.core.prefetching import Window
 from babelqueue_redis.core.settlement import GIVE_BACK, End
 from babelqueue_redis.errors import CommandRefusedError, TransportError
 from babelqueue_redis.layouts import Layout
-from babelqueue_redis.layouts.ending import nothing
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.values import Outcome, Reservation
 
@@ -116,7 +115,7 @@ class Feed:
         """Settle what ended, and take nothing."""
         ends = self._settler.drain()
         if ends:
-            await self._driver.whole(self._settler.settle_all(ends, nothing()))
+            await self._driver.whole(self._settler.settle_all(ends))
 
     async def settle_late(self) -> None:
         """Settle what ended, if that was a while ago."""
@@ -162,8 +161,7 @@ class Feed:
         """Do what :meth:`fetch` says; whoever cancels it finds what was taken waiting."""
         size = self._window.size()
         count = size if self.options.prefetch != "auto" else max(size, free)
-        reserve = self._layout.reserve(entropy.new_token(), count=count)
-        taken = await self._settler.settle_all(self._settler.drain(), reserve)
+        taken = await self._settler.settle_all(self._settler.drain(), count)
         if isinstance(taken, TransportError):
             await self.away(taken)
             return False

@@ -3,82 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from babelqueue_redis.core.command import Command, ErrorReply, Op
+from babelqueue_redis.core.command import Command, ErrorReply
 from babelqueue_redis.core.settlement import End
 from babelqueue_redis.errors import CommandRefusedError, TransportError
 from babelqueue_redis.layouts.protocol import Layout
-from babelqueue_redis.values import Outcome
+from babelqueue_redis.values import Outcome, Reservation
 
-T = TypeVar("T")
 Settled = bool | TransportError
 """Whether a reservation was still there, or why that is not known."""
 
 
-def nothing() -> Op[None]:
-    """Send nothing."""
-    yield from ()
+class Ending:
+    """Settlements that make one trip, with a reserve behind them.
 
-
-def settling(
-    layout: Layout, ends: Sequence[End], then: Op[T]
-) -> Op[tuple[list[Settled], T | TransportError]]:
-    """Settle reservations in the first trip of another op, before it.
-
-    What became of each is told even where ``then`` fails: its error is a result.
+    Attributes:
+        settled: What became of each reservation; ``None`` is not known yet.
     """
-    settled: list[Settled] = [True] * len(ends)
-    removed, replaced = _sorted(ends)
-    commands: list[Command[Any]] = []
-    if removed:
-        commands.append(layout.ack([ends[place].reservation for place in removed]))
-    commands += [
-        layout.replace(ends[place].reservation, ends[place].settlement) for place in replaced
-    ]
-    trip = tuple(map(_guarded, (*commands, *next(then, ()))))
-    replies = (yield trip) if trip else []
-    own = iter(replies)
-    if removed:
-        answer = next(own)
-        each = [answer] * len(removed) if isinstance(answer, TransportError) else answer
-        for place, result in zip(removed, each, strict=True):
-            settled[place] = result
-    for place in replaced:
-        settled[place] = next(own)
-    return settled, (yield from _rest(then, list(own)))
 
+    def __init__(self, layout: Layout, ends: Sequence[End]) -> None:
+        """Begin with nothing known."""
+        self._layout = layout
+        self._ends = ends
+        self._removed: list[int] = []
+        self._replaced: list[int] = []
+        self._takes = False
+        self.settled: list[Settled | None] = [None] * len(ends)
 
-def _sorted(ends: Sequence[End]) -> tuple[list[int], list[int]]:
-    """Return the places of those whose message goes, and of those whose message is replaced."""
-    removed, replaced = [], []
-    for place, end in enumerate(ends):
-        outcome = end.settlement.outcome
-        if outcome is Outcome.ACKED or outcome is Outcome.DROPPED:
-            removed.append(place)
-        elif outcome is not Outcome.LEFT:
-            replaced.append(place)
-    return removed, replaced
+    def commands(self, token: str, count: int) -> tuple[Command[Any], ...]:
+        """Return what settles all that is not known to be settled; none raises when refused.
 
+        Args:
+            token: As for :meth:`Layout.take <babelqueue_redis.layouts.protocol.Layout.take>`.
+            count: How many messages to reserve; 0 is none.
+        """
+        self._removed, self._replaced, self._takes = [], [], count > 0
+        for place, end in enumerate(self._ends):
+            outcome = end.settlement.outcome
+            if self.settled[place] is not None:
+                continue
+            if outcome is Outcome.ACKED or outcome is Outcome.DROPPED:
+                self._removed.append(place)
+            elif outcome is Outcome.LEFT:
+                self.settled[place] = True
+            else:
+                self._replaced.append(place)
+        commands: list[Command[Any]] = [
+            self._layout.replace(end.reservation, end.settlement)
+            for end in map(self._ends.__getitem__, self._replaced)
+        ]
+        if self._removed or count:
+            removed = [self._ends[place].reservation for place in self._removed]
+            commands.append(self._layout.take(token, None, count, removed))
+        return tuple(map(_guarded, commands))
 
-def _rest(op: Op[T], replies: list[Any]) -> Op[T | TransportError]:
-    """Go on with an op after its first trip; its error is its result."""
-    try:
-        while True:
-            refused = next((r for r in replies if isinstance(r, CommandRefusedError)), None)
-            trip = op.send(replies) if refused is None else op.throw(refused)
-            replies = yield tuple(map(_guarded, trip))
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    except TransportError as error:
-        return error
+    def read(self, replies: list[Any]) -> list[Reservation] | CommandRefusedError | None:
+        """Note what became of the reservations; return what was taken, or why nothing was.
+
+        ``None`` says that expired reservations are to be brought back first. Where the reserve is
+        refused, the messages before it were not removed either: they are to be, without it.
+        """
+        for place, settled in zip(self._replaced, replies, strict=False):
+            self.settled[place] = settled
+        taken = replies[-1] if self._removed or self._takes else []
+        if isinstance(taken, list):
+            return taken
+        if isinstance(taken, CommandRefusedError):
+            if not self._takes:
+                self.give_up(taken)
+            return taken
+        for place, there in zip(self._removed, taken.ended, strict=True):
+            self.settled[place] = there
+        return taken.reservations  # type: ignore[no-any-return]  # the result of ``take``
+
+    def give_up(self, error: TransportError) -> None:
+        """Note why more is not known."""
+        self.settled = [error if settled is None else settled for settled in self.settled]
 
 
 def _guarded(command: Command[Any]) -> Command[Any]:
     """Return a command whose refusal is its result, so that the others' results are not lost."""
-    if command.tolerant:
-        return command
 
     def parse(reply: Any) -> Any:  # noqa: ANN401 - the command's
         if isinstance(reply, ErrorReply):

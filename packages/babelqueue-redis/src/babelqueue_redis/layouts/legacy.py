@@ -23,8 +23,8 @@ from babelqueue_redis.errors import CommandRefusedError, ConfigurationError
 from babelqueue_redis.layouts.protocol import (
     LARGEST_BATCH,
     Message,
+    Taken,
     clock,
-    flags,
     kept,
     pause_after,
     settled,
@@ -89,27 +89,64 @@ class LegacyLayout:
     def reserve(
         self, token: str, now: float | None = None, count: int = 1
     ) -> Op[list[Reservation]]:
-        """Take the head; where reservations have expired, sweep a chunk of them first.
+        """Take the head; where reservations have expired and are to be swept first, do that."""
+        (taken,) = yield (self.take(token, now, count),)
+        if taken.reservations is not None:
+            return taken.reservations  # type: ignore[no-any-return]  # the result of ``take``
+        return (yield from self.restore(token, now, count))
+
+    def take(
+        self,
+        token: str,
+        now: float | None = None,
+        count: int = 1,
+        ended: Sequence[Reservation] = (),
+        *,
+        looks: bool = True,
+    ) -> Command[Taken]:
+        """Remove reservations that ended, then take the head."""
+        begin = token[:-8]
+        args: list[Arg] = [clock(now), self._lease, begin, count, LARGEST_BATCH, self._alone]
+        args.append(int(looks and count > 0))
+        for done in ended:
+            args += (done.token, done.stored, int(done.recoveries > 0))
+
+        def parse(reply: list[Any]) -> Taken:
+            acked = [flag == 1 for flag in reply[1]]
+            if reply[0]:
+                return Taken(acked)
+            pairs = zip(reply[2::2], reply[3::2], strict=True)
+            return Taken(
+                acked,
+                [
+                    self._reservation(f"{begin}{place:08x}", *pair)
+                    for place, pair in enumerate(pairs)
+                ],
+            )
+
+        return Command(lua.LEGACY_RESERVE, self._keys, tuple(args), parse)
+
+    def restore(
+        self, token: str, now: float | None = None, count: int = 1
+    ) -> Op[list[Reservation]]:
+        """Sweep a chunk, and take the head.
 
         What was taken is returned whatever became of the sweep: the next reserve goes on with it.
         Only while nothing could be taken is the sweep continued, and its failure raised.
         """
-        (taken,) = yield (self._take(token, now, count, looks=True),)
-        if taken is not None:
-            return taken  # type: ignore[no-any-return]  # the parse of ``_take``
-        take = self._take(token, now, count, looks=False)
+        take = self.take(token, now, count, looks=False)
         seen = 0
         while True:
             swept, taken = yield (self._sweep_chunk(seen, now), take)
             seen += swept.seen
-            if taken:
-                return taken  # type: ignore[no-any-return]
+            if taken.reservations:
+                return taken.reservations  # type: ignore[no-any-return]
             if swept.refused:
                 raise CommandRefusedError(swept.refused)
             if not swept.more or seen == self._batch:
                 break
         (taken,) = yield (take,)  # which came first, where the server had to be sent the sweep
-        return taken  # type: ignore[no-any-return]
+        return taken.reservations  # type: ignore[no-any-return]
 
     def sweep(self, now: float | None = None) -> Op[int]:
         """Move expired reservations back to the ready list; return how many."""
@@ -121,15 +158,6 @@ class LegacyLayout:
                 raise CommandRefusedError(swept.refused)
             if not swept.more or seen == self._batch:
                 return int(moved)
-
-    def ack(self, reservations: Sequence[Reservation]) -> Command[list[bool]]:
-        """Remove reservations with their messages."""
-        args = tuple(
-            arg
-            for taken in reservations
-            for arg in (taken.token, taken.stored, int(taken.recoveries > 0))
-        )
-        return Command(lua.LEGACY_ACK, self._keys[1:], args, flags)
 
     def replace(
         self,
@@ -199,23 +227,6 @@ class LegacyLayout:
 
         command = Command(lua.LEGACY_SWEEP, self._keys, args, parse, tolerant=True)
         return command
-
-    def _take(
-        self, token: str, now: float | None, count: int, *, looks: bool
-    ) -> Command[list[Reservation] | None]:
-        """Take messages; ``None`` says that a sweep is due, where the script was to look."""
-        begin = token[:-8]
-        args = (clock(now), self._lease, begin, count, LARGEST_BATCH, self._alone, int(looks))
-
-        def parse(reply: list[Any]) -> list[Reservation] | None:
-            if reply[0]:
-                return None
-            return [
-                self._reservation(f"{begin}{place:08x}", *pair)
-                for place, pair in enumerate(zip(reply[1::2], reply[2::2], strict=True))
-            ]
-
-        return Command(lua.LEGACY_RESERVE, self._keys, args, parse)
 
     def _reservation(self, token: str, stored: bytes, recoveries: int) -> Reservation:
         body, headers = unframe(stored)

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+import msgspec
+
 from babelqueue_redis.core.command import Arg, Command, Op
 from babelqueue_redis.core.settlement import Settlement
 from babelqueue_redis.values import Reservation
@@ -14,6 +16,18 @@ logger = logging.getLogger("babelqueue_redis.consumer")
 
 Message = tuple[bytes, Mapping[str, str]]
 """An encoded envelope and its headers."""
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What one trip ended and took.
+
+    Attributes:
+        ended: Whether each reservation that was to end was still there.
+        reservations: What was taken; ``None`` when expired ones are to be brought back first.
+    """
+
+    ended: list[bool]
+    reservations: list[Reservation] | None = None
 
 
 class Layout(Protocol):
@@ -43,8 +57,31 @@ class Layout(Protocol):
                 may have made its workers crash comes alone.
         """
 
-    def ack(self, reservations: Sequence[Reservation]) -> Command[list[bool]]:
-        """Remove reservations with their messages; ``False`` for those that had expired."""
+    def take(
+        self,
+        token: str,
+        now: float | None = None,
+        count: int = 1,
+        ended: Sequence[Reservation] = (),
+        *,
+        looks: bool = True,
+    ) -> Command[Taken]:
+        """Remove reservations with their messages, then take the oldest messages.
+
+        When it is refused, nothing was done.
+
+        Args:
+            token: As for :meth:`reserve`, and so are the next two.
+            now: As everywhere.
+            count: 0 takes none, and does not look at the ready list either.
+            ended: What is to be removed.
+            looks: Whether to take nothing while expired reservations are to be brought back.
+        """
+
+    def restore(
+        self, token: str, now: float | None = None, count: int = 1
+    ) -> Op[list[Reservation]]:
+        """Bring expired reservations back, and take the oldest messages; as :meth:`reserve`."""
 
     def replace(
         self, reservation: Reservation, settlement: Settlement, now: float | None = None
@@ -83,11 +120,6 @@ class Layout(Protocol):
 
 LARGEST_BATCH = 1 << 20
 """About how many bytes of messages one reserve takes; a single message may have more."""
-
-
-def flags(reply: Sequence[int]) -> list[bool]:
-    """Return what a script that answers 1 or 0 for each says."""
-    return [flag == 1 for flag in reply]
 
 
 def clock(now: float | None) -> Arg:

@@ -28,8 +28,8 @@ from babelqueue_redis.errors import CommandRefusedError
 from babelqueue_redis.layouts.protocol import (
     LARGEST_BATCH,
     Message,
+    Taken,
     clock,
-    flags,
     kept,
     pause_after,
     settled,
@@ -93,23 +93,59 @@ class ZsetLayout:
     def reserve(
         self, token: str, now: float | None = None, count: int = 1
     ) -> Op[list[Reservation]]:
-        """Take the head of the ready list; where something is due, bring a chunk of it there first.
+        """Take the head; where something is due and is to be migrated first, do that."""
+        (taken,) = yield (self.take(token, now, count),)
+        if taken.reservations is not None:
+            return taken.reservations  # type: ignore[no-any-return]  # the result of ``take``
+        return (yield from self.restore(token, now, count))
+
+    def take(
+        self,
+        token: str,
+        now: float | None = None,
+        count: int = 1,
+        ended: Sequence[Reservation] = (),
+        *,
+        looks: bool = True,
+    ) -> Command[Taken]:
+        """Remove reservations that ended, then take the head."""
+        keys = (self.ready, self.reserved, self.notify, self.delayed)
+        looking = int(looks and count > 0)
+        args = (clock(now), self._lease, count, LARGEST_BATCH, self._alone, looking)
+
+        def parse(reply: list[Any]) -> Taken:
+            acked = [flag == 1 for flag in reply[1]]
+            if reply[0]:
+                return Taken(acked)
+            jobs = zip(reply[2::3], reply[3::3], reply[4::3], strict=True)
+            return Taken(
+                acked,
+                [
+                    self._reservation(f"{token[:-8]}{place:08x}", *job)
+                    for place, job in enumerate(jobs)
+                ],
+            )
+
+        members = (done.stored for done in ended)
+        return Command(lua.ZSET_RESERVE, keys, (*args, *members), parse)
+
+    def restore(
+        self, token: str, now: float | None = None, count: int = 1
+    ) -> Op[list[Reservation]]:
+        """Bring a chunk of what is due to the ready list, and take its head.
 
         As in the legacy layout: what was taken is returned whatever became of the rest.
         """
-        (taken,) = yield (self._take(token, now, count, looks=True),)
-        if taken is not None:
-            return taken  # type: ignore[no-any-return]  # the parse of ``_take``
-        take = self._take(token, now, count, looks=False)
+        take = self.take(token, now, count, looks=False)
         moved = dict.fromkeys(self._sources, 0)
         while True:
             *chunks, taken = yield (*(self._migrate(s, moved[s], now) for s in moved), take)
-            if taken:
-                return taken  # type: ignore[no-any-return]
+            if taken.reservations:
+                return taken.reservations  # type: ignore[no-any-return]
             if not self._goes_on(moved, chunks):
                 break
         (taken,) = yield (take,)  # which came first, where the server had to be sent the others
-        return taken  # type: ignore[no-any-return]
+        return taken.reservations  # type: ignore[no-any-return]
 
     def migrate(self, now: float | None = None) -> Op[int]:
         """Move all that is due to the ready list; return how many."""
@@ -121,12 +157,6 @@ class ZsetLayout:
                 total += chunks[0].moved
                 self._goes_on(moved, chunks)
         return total
-
-    def ack(self, reservations: Sequence[Reservation]) -> Command[list[bool]]:
-        """Remove reservations with their messages."""
-        return Command(
-            lua.ZSET_ACK, (self.reserved,), tuple(taken.stored for taken in reservations), flags
-        )
 
     def replace(
         self, reservation: Reservation, settlement: Settlement, now: float | None = None
@@ -186,24 +216,6 @@ class ZsetLayout:
             if not chunk.more or moved[source] == self._batch:
                 del moved[source]
         return bool(moved)
-
-    def _take(
-        self, token: str, now: float | None, count: int, *, looks: bool
-    ) -> Command[list[Reservation] | None]:
-        """Take messages; ``None`` says that something is due, where the script was to look."""
-        keys = (self.ready, self.reserved, self.notify, self.delayed)
-        args = (clock(now), self._lease, count, LARGEST_BATCH, self._alone, int(looks))
-
-        def parse(reply: list[Any]) -> list[Reservation] | None:
-            if reply[0]:
-                return None
-            jobs = zip(reply[1::3], reply[2::3], reply[3::3], strict=True)
-            return [
-                self._reservation(f"{token[:-8]}{place:08x}", *job)
-                for place, job in enumerate(jobs)
-            ]
-
-        return Command(lua.ZSET_RESERVE, keys, args, parse)
 
     def _reservation(self, token: str, job: bytes, member: bytes, alone: int) -> Reservation:
         poison = _UNCOUNTED if alone < 0 else None

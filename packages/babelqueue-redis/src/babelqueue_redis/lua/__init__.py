@@ -13,12 +13,10 @@ def _load(name: str) -> Script:
 
 
 EXTEND = _load("extend")
-LEGACY_ACK = _load("legacy_ack")
 LEGACY_ADOPT = _load("legacy_adopt")
 LEGACY_RESERVE = _load("legacy_reserve")
 LEGACY_SETTLE = _load("legacy_settle")
 LEGACY_SWEEP = _load("legacy_sweep")
-ZSET_ACK = _load("zset_ack")
 ZSET_PUBLISH = _load("zset_publish")
 ZSET_MIGRATE = _load("zset_migrate")
 ZSET_RESERVE = _load("zset_reserve")

@@ -76,6 +76,10 @@ class Driver:
         result: T = self.trip((command,))[0]
         return result
 
+    def send_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Send commands together, if there are any; raises what :meth:`send` raises."""
+        return self.trip(commands) if commands else []
+
     def run(self, op: Op[T]) -> T:
         """Send every trip of ``op``; raises what :meth:`send` raises."""
         try:

@@ -14,7 +14,6 @@ from babelqueue_redis.core.prefetching import Window
 from babelqueue_redis.core.settlement import GIVE_BACK, End
 from babelqueue_redis.errors import CommandRefusedError, TransportError
 from babelqueue_redis.layouts import Layout
-from babelqueue_redis.layouts.ending import nothing
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.sync.driver import Driver
 from babelqueue_redis.sync.heartbeat import Heartbeat
@@ -116,7 +115,7 @@ class Feed:
         """Settle what ended, and take nothing."""
         ends = self._settler.drain()
         if ends:
-            self._driver.whole(self._settler.settle_all(ends, nothing()))
+            self._driver.whole(self._settler.settle_all(ends))
 
     def settle_late(self) -> None:
         """Settle what ended, if that was a while ago."""
@@ -162,8 +161,7 @@ class Feed:
         """Do what :meth:`fetch` says; whoever cancels it finds what was taken waiting."""
         size = self._window.size()
         count = size if self.options.prefetch != "auto" else max(size, free)
-        reserve = self._layout.reserve(entropy.new_token(), count=count)
-        taken = self._settler.settle_all(self._settler.drain(), reserve)
+        taken = self._settler.settle_all(self._settler.drain(), count)
         if isinstance(taken, TransportError):
             self.away(taken)
             return False

@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from babelqueue_redis import entropy, hooks
 from babelqueue_redis.core.beating import LATE
-from babelqueue_redis.core.command import Op
 from babelqueue_redis.core.settlement import (
     EXPIRED,
     End,
@@ -20,15 +18,13 @@ from babelqueue_redis.core.settlement import (
 )
 from babelqueue_redis.errors import PayloadError, SettlementError, TransportError
 from babelqueue_redis.layouts import Layout
-from babelqueue_redis.layouts.ending import Settled, nothing, settling
+from babelqueue_redis.layouts.ending import Ending, Settled
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.steps import Settling
 from babelqueue_redis.sync.driver import Driver
 from babelqueue_redis.sync.heartbeat import Heartbeat
 from babelqueue_redis.sync.lane import Lane
-from babelqueue_redis.values import Delivery, Destination, Outcome, counts_as_failure
-
-T = TypeVar("T")
+from babelqueue_redis.values import Delivery, Destination, Outcome, Reservation, counts_as_failure
 
 logger = logging.getLogger("babelqueue_redis.consumer")
 
@@ -92,7 +88,7 @@ class Settler:
     def settle_late(self, driver: Driver) -> bool:
         """Settle what is kept for a while, through another driver; tell whether more may come."""
         if self.is_late():
-            self.settle_all(self.drain(), nothing(), driver)
+            self.settle_all(self.drain(), driver=driver)
         return bool(self._ended)
 
     def settle(self, end: End) -> Outcome:
@@ -101,48 +97,70 @@ class Settler:
         Raises:
             SettlementError: Redis did not confirm.
         """
-        (outcome,), _ = self._settle((end,), nothing(), self._driver)
+        (outcome,), _ = self._settle((end,), 0, self._driver)
         if isinstance(outcome, SettlementError):
             raise outcome from outcome.__cause__
         return outcome
 
     def settle_all(
-        self, ends: Sequence[End], then: Op[T], driver: Driver | None = None
-    ) -> T | TransportError:
-        """Settle reservations in the first trip of another op, and return that one's result.
+        self, ends: Sequence[End], count: int = 0, driver: Driver | None = None
+    ) -> list[Reservation] | TransportError:
+        """Settle reservations and take others, in one trip where nothing is in the way.
 
         What Redis did not confirm is logged.
+
+        Args:
+            ends: What is settled.
+            count: How many messages to take at most.
+            driver: Another one than the consumer's.
+
+        Returns:
+            What was taken, or why nothing was.
         """
-        outcomes, result = self._settle(ends, then, driver or self._driver)
+        outcomes, taken = self._settle(ends, count, driver or self._driver)
         for outcome in outcomes:
             if isinstance(outcome, SettlementError):
                 logger.error("%s", outcome)
-        return result
+        return taken
 
     def _settle(
-        self, ends: Sequence[End], then: Op[T], driver: Driver
-    ) -> tuple[list[Outcome | SettlementError], T | TransportError]:
+        self, ends: Sequence[End], count: int, driver: Driver
+    ) -> tuple[list[Outcome | SettlementError], list[Reservation] | TransportError]:
         self._heartbeat.end([end.reservation for end in ends])
-        steps = [self._step(end) for end in ends] if hooks.are_registered() else []
+        if not hooks.are_registered():
+            settled, taken = self._send(ends, count, driver)
+            return [self._outcome(*pair) for pair in zip(ends, settled, strict=True)], taken
+        steps = [self._step(end) for end in ends]
         with hooks.settling_all(steps) as errors:
-            settled: list[Settled]
-            try:
-                settled, result = driver.run(settling(self._layout, ends, then))
-            except TransportError as error:
-                settled, result = [error] * len(ends), error
+            settled, taken = self._send(ends, count, driver)
             outcomes = [self._outcome(*pair) for pair in zip(ends, settled, strict=True)]
-            for place, step in enumerate(steps):
-                outcome = outcomes[place]
+            for place, outcome in enumerate(outcomes):
                 if isinstance(outcome, SettlementError):
                     errors[place] = outcome
                 else:
-                    step.outcome = outcome
-        return outcomes, result
+                    steps[place].outcome = outcome
+        return outcomes, taken
+
+    def _send(
+        self, ends: Sequence[End], count: int, driver: Driver
+    ) -> tuple[list[Settled | None], list[Reservation] | TransportError]:
+        ending, token = Ending(self._layout, ends), entropy.new_token()
+        taken: list[Reservation] | TransportError | None
+        try:
+            taken = ending.read(driver.send_all(ending.commands(token, count)))
+            if None in ending.settled:
+                ending.read(driver.send_all(ending.commands(token, 0)))
+            if taken is None:
+                taken = driver.run(self._layout.restore(token, None, count))
+        except TransportError as error:
+            ending.give_up(error)
+            taken = error
+        return ending.settled, taken
 
     def _step(self, end: End) -> Settling:
         return Settling(self._destination, end.reservation, end.settlement.outcome, end.message_id)
 
-    def _outcome(self, end: End, settled: Settled) -> Outcome | SettlementError:
+    def _outcome(self, end: End, settled: Settled | None) -> Outcome | SettlementError:
         if settled is True:
             return end.settlement.outcome
         if isinstance(settled, TransportError):

@@ -6,11 +6,11 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from babelqueue_redis.core.command import Command, Op
 from babelqueue_redis.core.settlement import Settlement
-from babelqueue_redis.layouts.protocol import Message
+from babelqueue_redis.layouts.protocol import Message, Taken
 from babelqueue_redis.settings import QueueOptions
 from babelqueue_redis.testing.queues import MemoryMessage, MemoryQueue
 from babelqueue_redis.values import Reservation
@@ -46,9 +46,23 @@ class MemoryLayout:
         self, token: str, now: float | None = None, count: int = 1
     ) -> Op[list[Reservation]]:
         """Take the first messages."""
-        del now
+        (taken,) = yield (self.take(token, now, count),)
+        return taken.reservations  # type: ignore[no-any-return]  # the result of ``take``
 
-        def act() -> list[Reservation]:
+    def take(
+        self,
+        token: str,
+        now: float | None = None,
+        count: int = 1,
+        ended: Sequence[Reservation] = (),
+        *,
+        looks: bool = True,
+    ) -> Command[Taken]:
+        """Take reservations away, then take the first messages."""
+        del now, looks
+
+        def act() -> Taken:
+            acked = [self._end(done) is not None for done in ended]
             queue = self._queues[self._queue]
             taken = []
             for place in range(min(count, len(queue.waiting))):
@@ -56,14 +70,15 @@ class MemoryLayout:
                 message = queue.reserved[own] = queue.waiting.pop(0)
                 body, headers = message.body, message.headers
                 taken.append(Reservation(self._queue, body, headers, own, body))
-            return taken
+            return Taken(acked, taken)
 
-        (taken,) = yield (self._command(act),)
-        return taken  # type: ignore[no-any-return]  # what ``act`` returned
+        return self._command(act)
 
-    def ack(self, reservations: Sequence[Reservation]) -> Command[list[bool]]:
-        """Take reservations away."""
-        return self._command(lambda: [self._end(taken) is not None for taken in reservations])
+    def restore(
+        self, token: str, now: float | None = None, count: int = 1
+    ) -> Op[list[Reservation]]:
+        """Take the first messages; none expires."""
+        return self.reserve(token, now, count)
 
     def replace(
         self, reservation: Reservation, settlement: Settlement, now: float | None = None
@@ -134,6 +149,10 @@ class Driver:
         """Do what a command says."""
         return command.parse(None)
 
+    def send_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Do what commands say."""
+        return [command.parse(None) for command in commands]
+
     def run(self, op: Op[T]) -> T:
         """Do every command of ``op``."""
         return _run(op)
@@ -161,6 +180,10 @@ class AsyncDriver(Driver):
     async def send(self, command: Command[T]) -> T:  # type: ignore[override]
         """Do what a command says."""
         return command.parse(None)
+
+    async def send_all(self, commands: Sequence[Command[Any]]) -> list[Any]:  # type: ignore[override]
+        """Do what commands say."""
+        return [command.parse(None) for command in commands]
 
     async def run(self, op: Op[T]) -> T:  # type: ignore[override]
         """Do every command of ``op``."""
