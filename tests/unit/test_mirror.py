@@ -12,8 +12,11 @@ import pytest
 import babelqueue_redis
 
 HERE = Path(babelqueue_redis.__file__).parent
-MIRRORED = ("publisher", "consumer", "settler", "seen_store", "queue", "job_store")
-"""Not mirrored, by name: driver, worker, heartbeat, job_worker, shutdown."""
+MIRRORED = (
+    *("publisher", "consumer", "settler", "feed", "redis_worker"),
+    *("seen_store", "queue", "job_store"),
+)
+"""Not mirrored, by name: driver, lane, worker, message_lanes, heartbeat, job_worker, shutdown."""
 
 NAMES = [
     (r"\bAsync(?=Redis)", ""),

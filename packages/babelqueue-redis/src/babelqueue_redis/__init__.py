@@ -24,6 +24,7 @@ from babelqueue_redis.aio.job_store import AsyncRedisJobStore
 from babelqueue_redis.aio.job_worker import AsyncJobWorker
 from babelqueue_redis.aio.publisher import AsyncRedisPublisher
 from babelqueue_redis.aio.queue import AsyncRedisQueue
+from babelqueue_redis.aio.redis_worker import AsyncRedisWorker
 from babelqueue_redis.aio.seen_store import AsyncRedisSeenStore
 from babelqueue_redis.core.redriving import Moved, Redriven
 from babelqueue_redis.core.stored import Counts, DeadLetter, StoredMessage
@@ -54,6 +55,7 @@ from babelqueue_redis.sync.job_store import RedisJobStore
 from babelqueue_redis.sync.job_worker import JobWorker
 from babelqueue_redis.sync.publisher import RedisPublisher
 from babelqueue_redis.sync.queue import RedisQueue
+from babelqueue_redis.sync.redis_worker import RedisWorker
 from babelqueue_redis.sync.seen_store import RedisSeenStore
 from babelqueue_redis.values import Delivery, Outcome, Publication, Reservation
 
@@ -64,6 +66,7 @@ __all__ = [
     "AsyncRedisPublisher",
     "AsyncRedisQueue",
     "AsyncRedisSeenStore",
+    "AsyncRedisWorker",
     "BabelQueueError",
     "ClaimedJob",
     "CommandRefusedError",
@@ -96,6 +99,7 @@ __all__ = [
     "RedisPublisher",
     "RedisQueue",
     "RedisSeenStore",
+    "RedisWorker",
     "Redriven",
     "Reservation",
     "SettlementError",

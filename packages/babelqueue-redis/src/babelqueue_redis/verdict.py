@@ -75,10 +75,11 @@ def verdict(body: bytes) -> Envelope | PoisonError:
     wire = read(_WIRE, body)
     if isinstance(wire, PoisonError):
         return wire
-    job = wire.job if is_urn(wire.job) else wire.urn
-    meta = wire.meta or _NO_META
+    job, meta = wire.job, wire.meta or _NO_META
     if not is_urn(job):
-        return PoisonError("neither 'job' nor 'urn' is a string that is not blank")
+        job = wire.urn
+        if not is_urn(job):
+            return PoisonError("neither 'job' nor 'urn' is a string that is not blank")
     if meta.schema_version not in (None, SCHEMA_VERSION):
         return PoisonError(f"meta.schema_version is {meta.schema_version}; only 1 is known")
     _warn_about_dropped_keys(wire, meta)
@@ -130,6 +131,8 @@ def _warn_about_dropped_keys(wire: _Wire, meta: _WireMeta) -> None:
         logger.warning("dropped /urn: 'job' is there too (message %s)", meta.id)
     if wire.timestamp is not _ABSENT:
         logger.warning("dropped /timestamp: the contract forbids it (message %s)", meta.id)
+    if meta.max_retries is meta.attempts is meta.source is meta.ts is _ABSENT:
+        return
     for key in FORBIDDEN_META_KEYS:
         if getattr(meta, key) is not _ABSENT:
             logger.warning("dropped /meta/%s: the contract forbids it (message %s)", key, meta.id)

@@ -32,7 +32,6 @@ from babelqueue_redis.redis_py import (
 )
 
 logger = logging.getLogger("babelqueue_redis.consumer")
-
 T = TypeVar("T")
 Client = redis.asyncio.Redis | redis.asyncio.RedisCluster | str
 """A client, or the URL of a server."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable
 
 from babelqueue_redis.aio.feed import Feed
 from babelqueue_redis.redis_py import LONGEST_BLOCK
@@ -24,7 +25,7 @@ class MessageLanes:
     def __init__(self, concurrency: int) -> None:
         """Begin idle."""
         self._count = concurrency
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[BaseException | None]] = set()
         self.handled = 0
         self.error: BaseException | None = None
 
@@ -48,7 +49,7 @@ class MessageLanes:
             return
         if reservation.alone:
             await self.join()
-        task = asyncio.ensure_future(feed.handle(reservation, feed.keep))
+        task = asyncio.ensure_future(_contained(feed.handle(reservation, feed.keep)))
         self._running.add(task)
         task.add_done_callback(self._note)
         if reservation.alone:
@@ -67,9 +68,20 @@ class MessageLanes:
             with contextlib.suppress(asyncio.CancelledError):  # it is cancelling already
                 await asyncio.wait(self._running, timeout=_STRIKE_AGAIN)
 
-    def _note(self, task: asyncio.Task[None]) -> None:
+    def _note(self, task: asyncio.Task[BaseException | None]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            error = task.exception()
+            error = task.result()
             self.handled += error is None
             self.error = self.error or error
+
+
+async def _contained(work: Awaitable[None]) -> BaseException | None:
+    """Return what a handler raised that is to end the run: a task would end the loop with it."""
+    try:
+        await work
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the run raises it
+        return error
+    return None

@@ -12,6 +12,7 @@ from babelqueue_redis.aio.heartbeat import Heartbeat
 from babelqueue_redis.aio.lane import Lane
 from babelqueue_redis.core.beating import LATE
 from babelqueue_redis.core.settlement import (
+    ACK,
     EXPIRED,
     End,
     failure,
@@ -53,13 +54,12 @@ class Settler:
         self, delivery: Delivery, error: BaseException | None, keep: Callable[[End], None]
     ) -> None:
         """Report how handling ended, and keep what is to be settled."""
-        now_ms, draw = entropy.epoch_ms(), entropy.draw()
-        end = settlement(delivery, error, self._options, now_ms, draw)
+        end = ACK
         try:
-            if error is not None and counts_as_failure(error):
+            if error is not None:
+                now_ms, draw = entropy.epoch_ms(), entropy.draw()
+                end = settlement(delivery, error, self._options, now_ms, draw)
                 await self._report(error, delivery)
-            elif error is not None:
-                logger.warning(*interruption(delivery, error))
         finally:
             since = self._driver.monotonic()
             keep(End(delivery.reservation, end, delivery.message_id, since))
@@ -173,6 +173,9 @@ class Settler:
 
     async def _report(self, error: BaseException, delivery: Delivery) -> None:
         tell = self._options.on_error
+        if not counts_as_failure(error):
+            logger.warning(*interruption(delivery, error))
+            return
         if tell is None:
             quiet = delivery.refusal or isinstance(error, PayloadError)
             logger.warning(*failure(delivery, error), exc_info=None if quiet else error)

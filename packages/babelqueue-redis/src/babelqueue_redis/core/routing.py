@@ -200,6 +200,8 @@ def check_result(result: object) -> None:
     Raises:
         TypeError: It is an awaitable or a generator.
     """
+    if result is None:
+        return
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         getattr(result, "close", lambda: None)()
         msg = f"the handler did not run, it returned a {type(result).__name__}: is it async?"

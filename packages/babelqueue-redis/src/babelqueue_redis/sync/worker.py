@@ -92,13 +92,15 @@ class Worker:
     def _fill(self) -> Feed | None:
         """Return a queue with a message to start, waiting for one; ``None`` to be called again."""
         clock = self._feeds[0].driver
-        deadline = clock.monotonic() + self._block
-        idle = 0
+        deadline, idle = 0.0, 0
         while self._lanes.wait_for_room():
             feed = self._ready()
-            left = deadline - clock.monotonic()
-            if feed is not None or left <= 0 or self._stopping:
+            if feed is not None or self._stopping:
                 return feed
+            deadline = deadline or clock.monotonic() + self._block
+            left = deadline - clock.monotonic()
+            if left <= 0:
+                return None
             if self._is_paused():
                 return None
             self._wait(min(left, LONGEST_BLOCK), idle)
@@ -107,11 +109,10 @@ class Worker:
 
     def _ready(self) -> Feed | None:
         """Return a queue that has a message now."""
-        order = [self._feeds[place] for place in self._turns.order()]
-        for feed in order:
+        for feed in self._feeds:
             if feed.waiting:
                 return feed
-        for feed in order:
+        for feed in [self._feeds[place] for place in self._turns.order()]:
             if not feed.pause() and feed.fetch(self._lanes.free()):
                 self._turns.served(self._feeds.index(feed))
                 return feed
