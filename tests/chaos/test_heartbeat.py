@@ -97,6 +97,25 @@ def test_a_handler_longer_than_its_lease_runs_once(
     assert log.started == 1
 
 
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_messages_that_wait_for_their_turn_are_kept_as_well(
+    publisher: RedisPublisher, consumer_of: Make, store: Store, kind: str, concurrency: int
+) -> None:
+    """What was reserved behind a slow message is handled once, here."""
+    log = Log(LONG / 2)
+    handler = log if kind == "sync" else log.coroutine
+    options: dict[str, Any] = {"retry_after": LEASE, "prefetch": 4, "concurrency": concurrency}
+    publisher.publish_many([("urn:a", {})] * 4)
+    first = consumer_of({"urn:a": handler}, **options)
+    other: list[object] = []
+    second = consumer_of({"urn:a": other.append}, retry_after=60)
+    with running(first):
+        eventually(lambda: log.started)
+        with running(second):
+            eventually(store.is_empty)
+    assert (log.started, log.ended, other) == (4, 4, [])
+
+
 def test_without_a_heartbeat_it_runs_again_and_the_late_end_is_told(
     publisher: RedisPublisher, consumer_of: Make, store: Store
 ) -> None:

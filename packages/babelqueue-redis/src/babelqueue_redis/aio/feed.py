@@ -89,6 +89,8 @@ class Feed:
     def keep(self, end: End) -> None:
         """Keep how a message ended, until the next trip."""
         self._settler.keep(end)
+        if self.waiting or self.options.concurrency > 1:
+            self._heartbeat.wake()  # the next trip may be a long way off
         if end.settlement.outcome is Outcome.RELEASED:
             self._resumes = self._driver.monotonic() + _PAUSE_AFTER_RELEASE
 
@@ -177,8 +179,6 @@ class Feed:
         if taken:
             self.waiting.extend(taken)
             self._heartbeat.begin(taken)
-            if len(taken) > 1 or self.options.concurrency > 1:
-                self._heartbeat.wake()
 
     async def _adopt_now_and_then(self) -> None:
         """Give elements that were reserved without a deadline one; nobody else would miss them."""

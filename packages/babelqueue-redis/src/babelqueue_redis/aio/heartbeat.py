@@ -72,7 +72,7 @@ class Heartbeat:
         self._beats.drop(reservations)
 
     def wake(self) -> None:
-        """Look for late ends from now on, as long as messages are being handled."""
+        """Look for late ends from now on, as long as there are any."""
         if not self._is_awake:
             self._is_awake = True
             if isinstance(self._next, asyncio.TimerHandle):
@@ -102,7 +102,7 @@ class Heartbeat:
             else:
                 self._beats.extended(reservation, self._driver.monotonic(), there=there)
         if self._is_awake and self._settle_late is not None:
-            self._is_awake = await self._settle_late(self._driver) or bool(self._beats)
+            self._is_awake = await self._settle_late(self._driver)
         pause = self._beats.pause(self._driver.monotonic())
         return min(pause, LATE) if self._is_awake else pause
 

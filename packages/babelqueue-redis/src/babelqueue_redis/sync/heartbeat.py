@@ -76,7 +76,7 @@ class Heartbeat:
         self._beats.drop(reservations)
 
     def wake(self) -> None:
-        """Look for late ends from now on, as long as messages are being handled."""
+        """Look for late ends from now on, as long as there are any."""
         if self._thread is None or not self._thread.is_alive():
             self._start()
         if not self._is_awake:
@@ -110,9 +110,9 @@ class Heartbeat:
     def _is_settling(self) -> bool:
         if not self._is_awake or self._settle_late is None:
             return False
-        # Asleep first: whoever adds a message after the look below rings again.
+        # Asleep first: whoever keeps an end after the look below rings again.
         self._is_awake = False
-        if self._settle_late(self._driver) or self._beats:
+        if self._settle_late(self._driver):
             self._is_awake = True
         return self._is_awake
 
