@@ -34,6 +34,7 @@ SMOKE = (
     "tests/otel/test_auto.py::test_programs_of_the_sdk_are_traced_without_a_change",
 )
 """What depends on the interpreter; the demo has a trace cross two processes."""
+PYRIGHT = "1.1.414"
 PARALLEL = ("-n", "4")  # most tests wait for something
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 
@@ -142,10 +143,23 @@ def types(session: nox.Session) -> None:
     install(session, "types")
     for package in PACKAGES:
         session.run("mypy", f"{package}/src")
-    session.run("mypy", "tests", "examples/kit", "noxfile.py")
+    session.run("mypy", "tests", "examples/kit", "docs/extensions", "noxfile.py")
     for example in sorted(Path("examples").glob("*/demo.py")):
         folder = str(example.parent)
         session.run("mypy", folder, env={"MYPYPATH": folder})  # its programs import each other
+    if shutil.which("npx") is None:
+        session.warn("there is no Node: pyright does not look at tests/typing")
+        return
+    python = str(Path(session.bin, "python"))
+    pyright = ("npx", "--yes", f"pyright@{PYRIGHT}", "--warnings", "--pythonpath", python)
+    session.run(*pyright, "tests/typing", external=True)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The pages and the reference, in ``results/docs``; a broken link is an error."""
+    session.install("-q", *nox.project.dependency_groups(PROJECT, "docs"))
+    session.run("mkdocs", "build", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session
