@@ -37,6 +37,18 @@ def test_the_packages_share_one_version() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_says_what_it_runs_on_and_brings_its_types(package: str) -> None:
+    """A registry shows it, and type checkers look for the marker."""
+    about = metadata.metadata(package)
+    pythons = re.findall(r"Python :: (3\.\d+)", "\n".join(about.get_all("Classifier", [])))
+    assert pythons == ["3.10", "3.11", "3.12", "3.13"]
+    assert about["Requires-Python"] == ">=3.10"
+    assert about["License-Expression"] == "Apache-2.0"
+    assert about["Description"].startswith(f"# {package}\n")
+    assert len(list((ROOT / "packages" / package / "src").rglob("py.typed"))) == 1
+
+
+@pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_carries_its_licence(package: str) -> None:
     """The same text everywhere."""
     text = (ROOT / "LICENSE").read_text()
