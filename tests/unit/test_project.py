@@ -28,7 +28,10 @@ def test_the_readme_has_two_commands_and_ci_runs_the_tests_one_word_for_word() -
     demo, tests = commands(README)
     assert demo.endswith("-s demo")
     assert tests.endswith("-s tests")
-    assert commands((ROOT / ".ci/run").read_text()) == [tests]
+    ci = (ROOT / ".ci/run").read_text()
+    assert commands(ci) == [tests]
+    assert "\n.venv/bin/nox -s demo_node\n" in README
+    assert " .venv/bin/nox -s demo_node\n" in ci
 
 
 def test_the_packages_share_one_version() -> None:
