@@ -186,6 +186,7 @@ JSON = st.recursive(
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"])),
     lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner),
+    max_leaves=15,  # the default 100 takes four times as long, nearly all of it to draw
 )
 
 

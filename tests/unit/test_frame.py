@@ -159,6 +159,7 @@ def test_framing_and_unframing_is_the_identity(body: bytes, headers: dict[str, s
                 st.recursive(
                     st.none() | st.booleans() | st.floats() | st.text(),
                     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+                    max_leaves=15,
                 ),
             ),
         ),

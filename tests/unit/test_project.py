@@ -28,12 +28,27 @@ def test_the_readme_has_two_commands_and_ci_runs_the_tests_one_word_for_word() -
     demo, tests = commands(README)
     assert demo.endswith("-s demo")
     assert tests.endswith("-s tests")
-    assert commands((ROOT / ".ci/run").read_text()) == [tests]
+    ci = (ROOT / ".ci/run").read_text()
+    assert commands(ci) == [tests]
+    assert "\n.venv/bin/nox -s demo_node\n" in README
+    assert " .venv/bin/nox -s demo_node\n" in ci
 
 
 def test_the_packages_share_one_version() -> None:
     """Wherever it is written."""
     assert {metadata.version(package) for package in PACKAGES} == {__version__}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_says_what_it_runs_on_and_brings_its_types(package: str) -> None:
+    """A registry shows it, and type checkers look for the marker."""
+    about = metadata.metadata(package)
+    pythons = re.findall(r"Python :: (3\.\d+)", "\n".join(about.get_all("Classifier", [])))
+    assert pythons == ["3.10", "3.11", "3.12", "3.13"]
+    assert about["Requires-Python"] == ">=3.10"
+    assert about["License-Expression"] == "Apache-2.0"
+    assert about["Description"].startswith(f"# {package}\n")
+    assert len(list((ROOT / "packages" / package / "src").rglob("py.typed"))) == 1
 
 
 @pytest.mark.parametrize("package", PACKAGES)
