@@ -83,11 +83,16 @@ def given_context(active: Active, queue: str, headers: Headers) -> SpanContext:
     return given_span_context(headers)
 
 
-def injected(active: Active, queue: str, span: Span) -> dict[str, str]:
-    """Return the headers that lead to a span, and what travels with it."""
+def around(span: Span, parent: Context) -> Context:
+    """Return the context of a handler; what others keep in the one that is current stays."""
+    here = context.get_current()
+    return trace.set_span_in_context(span, Context({**here, **parent}) if here else parent)
+
+
+def injected(active: Active, queue: str, where: Context) -> dict[str, str]:
+    """Return the headers that lead to the span of a context, and what travels with it."""
     if not active.options.propagates(queue):
         return {}
-    where = trace.set_span_in_context(span, context.get_current())
     if not active.options.carries_baggage(queue):
         where = baggage.clear(where)
     headers: dict[str, str] = {}

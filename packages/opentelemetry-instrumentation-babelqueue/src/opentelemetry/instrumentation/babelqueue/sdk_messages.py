@@ -54,7 +54,8 @@ class SdkPlace(NamedTuple):
         layout = "zset" if getattr(transport, "_laravel_compat", False) else "legacy"
         if path := settings.get("path"):
             return cls(queue, layout, str(path))
-        return cls(queue, layout, settings.get("host", "localhost"), settings.get("port", 6379))
+        host, port = settings.get("host", "localhost"), settings.get("port", 6379)
+        return cls(queue, layout, str(host), port if isinstance(port, int) else None)
 
 
 class RefusedError(Exception):
