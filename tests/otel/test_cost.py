@@ -52,4 +52,4 @@ def test_memory_is_constant(publisher: RedisPublisher, consumer_of: Make) -> Non
 def test_the_benchmark_can_be_run(redis_url: str) -> None:
     """It asserts nothing, so this only keeps it from rotting."""
     lines = list(report(measure(redis_url, pairs=1, rounds=1)))
-    assert len(lines) == 6
+    assert len(lines) == 8
