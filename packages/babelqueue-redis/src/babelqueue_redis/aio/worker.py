@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from babelqueue_redis import entropy, hooks
+from babelqueue_redis.aio.asking import from_threads
 from babelqueue_redis.aio.driver import Driver
 from babelqueue_redis.aio.heartbeat import Heartbeat
 from babelqueue_redis.aio.shutdown import Shutdown
 from babelqueue_redis.core.routing import check_result, prepared
-from babelqueue_redis.core.stored import Counts
 from babelqueue_redis.errors import (
     BabelQueueError,
     CommandRefusedError,
@@ -35,8 +35,6 @@ _BETWEEN_ADOPTIONS = 5.0
 """Seconds between two looks for elements that were reserved without a deadline."""
 _FIRST_BACKOFF = 0.1
 _LONGEST_BACKOFF = 5.0
-_LONGEST_COUNT = 5.0
-"""Seconds that another thread waits for the loop to count."""
 
 
 class Lane:
@@ -206,19 +204,8 @@ class Worker:
     def _serving(self) -> Serving:
         options, driver = self._options, self._driver
         destination = Destination(options.queue, options.layout, driver.address, driver.port)
-        loop = asyncio.get_running_loop()
-
-        command = Operations(options, options.dead_letter_target).counts()
-
-        def counts() -> Counts | None:
-            try:
-                asyncio.get_running_loop()
-            except RuntimeError:
-                asked = asyncio.run_coroutine_threadsafe(driver.send(command), loop)
-                return asked.result(_LONGEST_COUNT)
-            return None  # a loop must not wait, least of all for itself
-
-        return Serving(destination, counts)
+        counts = Operations(options, options.dead_letter_target).counts()
+        return Serving(destination, from_threads(lambda: driver.send(counts)))
 
     async def _wait_out(self, error: TransportError) -> None:
         """Wait before the next try; say once per outage that there is one."""
