@@ -10,7 +10,8 @@ import redis
 from opentelemetry.instrumentation.redis import RedisInstrumentor
 from opentelemetry.trace import StatusCode
 
-from tests.support.marks import both_shells
+from babelqueue_redis import RedisConsumer, RedisPublisher
+from tests.support.marks import both_layouts, both_shells
 from tests.support.shells import Shell
 from tests.support.spans import Spans
 
@@ -90,3 +91,24 @@ def test_a_user_who_may_not_load_scripts_publishes_all_the_same(
         publisher.publish("urn:a", {})
         assert client.llen("queues:orders") == 1
     assert outcomes(spans) == [("EVALSHA", True), ("EVAL", False), ("publish", False)]
+
+
+@both_layouts
+@both_shells
+def test_a_workers_own_traffic_is_in_no_span(
+    spans: Spans,
+    publisher: RedisPublisher,
+    consumer_of: Callable[..., RedisConsumer],
+    layout: str,
+) -> None:
+    """One message makes exactly these; polling, waiting, settling and retrying make none."""
+
+    def fail(_: object) -> None:
+        raise ValueError
+
+    publisher.publish("urn:a", {})
+    consumer = consumer_of({"urn:a": fail}, max_tries=2, on_error=lambda *_: None)
+    while consumer.poll(0.05):
+        pass
+    stored = "RPUSH" if layout == "legacy" else "EVALSHA"
+    assert outcomes(spans) == [(stored, False), ("publish", False), *[("process", True)] * 2]
