@@ -86,7 +86,8 @@ def given_context(active: Active, queue: str, headers: Headers) -> SpanContext:
 def around(span: Span, parent: Context) -> Context:
     """Return the context of a handler; what others keep in the one that is current stays."""
     here = context.get_current()
-    return trace.set_span_in_context(span, Context({**here, **parent}) if here else parent)
+    both = Context({**here, **parent}) if here and parent else parent or here
+    return trace.set_span_in_context(span, both)
 
 
 def injected(active: Active, queue: str, where: Context) -> dict[str, str]:

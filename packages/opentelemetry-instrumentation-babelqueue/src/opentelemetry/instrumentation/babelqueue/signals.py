@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from opentelemetry import _logs, context, metrics, trace
@@ -125,15 +125,15 @@ class Signals:
             thread.join(FLUSH_MILLIS / 1000)
 
     def _flush(self) -> None:
-        providers: tuple[Any, ...] = (
-            self._given[0] or trace.get_tracer_provider(),
-            self._given[1] or metrics.get_meter_provider(),
-            self._given[2] or _logs.get_logger_provider(),
+        current: tuple[Callable[[], Any], ...] = (
+            trace.get_tracer_provider,
+            metrics.get_meter_provider,
+            _logs.get_logger_provider,
         )
-        for provider in providers:
-            flush = getattr(provider, "force_flush", None)
-            if flush is not None:
-                with contextlib.suppress(Exception):
+        for given, get in zip(self._given, current, strict=True):
+            with contextlib.suppress(Exception):
+                flush = getattr(given or get(), "force_flush", None)
+                if flush is not None:
                     flush(FLUSH_MILLIS)
 
     def _active_of(

@@ -68,5 +68,8 @@ def told_of(place: Place, system: str) -> dict[str, Any]:
 
 
 def failing(attributes: dict[str, Any], failure: str) -> dict[str, Any]:
-    """Return attributes with the type of an error, if there is one."""
-    return {**attributes, semconv.ERROR_TYPE: failure} if failure else attributes
+    """Return a copy of attributes, with the type of an error if there is one.
+
+    A copy, because nobody knows what a meter does with what it is given.
+    """
+    return {**attributes, semconv.ERROR_TYPE: failure} if failure else dict(attributes)
