@@ -39,21 +39,15 @@ class Floor:
         self._taken = told_by(PLACE, "process", "process", "babelqueue")
         self._settled = told_by(PLACE, "ack", "settle", "babelqueue")
 
-    def __call__(self) -> None:
-        """Tell of one message."""
-        headers: dict[str, str] = {}
-        self._publish(headers)
-        self._process(headers)
-        if self._values is not None:
-            attributes = {**self._settled.timed, OUTCOME[0]: OUTCOME[1]}
-            self._values.operation_duration.record(0.001, attributes)
+        self._headers: dict[str, str] = {}
 
-    def _publish(self, headers: dict[str, str]) -> None:
+    def publish(self) -> None:
+        """Tell of a publish."""
         told, values = self._sent, self._values
         attributes = {**told.span, **MESSAGE}
         span = self._tracer.start_span(told.name, kind=SpanKind.PRODUCER, attributes=attributes)
         where = trace.set_span_in_context(span)
-        propagate.inject(headers, where)
+        propagate.inject(self._headers, where)
         span.set_attribute(*CONVERSATION)
         context.detach(context.attach(where))
         if values is not None:
@@ -61,9 +55,10 @@ class Floor:
             values.sent.add(1, told.metric, where)
         span.end()
 
-    def _process(self, headers: dict[str, str]) -> None:
+    def process(self) -> None:
+        """Tell of the delivery of what was published."""
         told, values = self._taken, self._values
-        created = propagate.extract(headers, Context())
+        created = propagate.extract(self._headers, Context())
         link = Link(trace.get_current_span(created).get_span_context())
         attributes = {**told.span, semconv.BABELQUEUE_ATTEMPTS: 0, **MESSAGE}
         attributes[CONVERSATION[0]] = CONVERSATION[1]
@@ -79,3 +74,9 @@ class Floor:
         if values is not None:
             values.process_duration.record(0.001, told.metric, where)
         span.end()
+
+    def settle(self) -> None:
+        """Tell of its settlement."""
+        if self._values is not None:
+            attributes = {**self._settled.timed, OUTCOME[0]: OUTCOME[1]}
+            self._values.operation_duration.record(0.001, attributes)
