@@ -63,7 +63,9 @@ def placed(active: Active, created: Creation, delivery: object, created_at: int)
         delivery: What a function for the mode is given.
         created_at: When the message was created, epoch milliseconds; 0 when nobody knows.
     """
-    mode = _mode(active, delivery)
+    mode = active.options.mode
+    if not isinstance(mode, str):
+        mode = _chosen(mode, delivery)
     age = active.options.max_parent_age
     if mode == "parent" and age is not None and 0 < created_at < (time.time() - age) * 1000:
         mode = "link"
@@ -108,11 +110,8 @@ def stamp_of(active: Active, queue: str, origin: SpanContext) -> str | None:
     return uuid_of(origin.trace_id)
 
 
-def _mode(active: Active, delivery: object) -> str:
-    mode = active.options.mode
-    if isinstance(mode, str):
-        return mode
-    chosen = asked(mode, delivery)
+def _chosen(function: Function, delivery: object) -> str:
+    chosen = asked(function, delivery)
     if chosen is None:
         return "parent"
     if chosen not in MODES:
