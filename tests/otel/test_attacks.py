@@ -240,6 +240,46 @@ def test_a_meter_that_changes_what_it_is_given_changes_nothing_else(
     assert metrics.counts(name, "messaging.operation.name") == {"publish": 2}
 
 
+class Nothing(trace.Tracer):
+    """Makes the span that is none."""
+
+    def start_span(self, *_: Any, **__: Any) -> trace.Span:
+        """Return it."""
+        return trace.INVALID_SPAN
+
+    def start_as_current_span(self, *_: Any, **__: Any) -> Any:
+        """Is not asked for."""
+        raise NotImplementedError
+
+
+class NothingProvider(trace.TracerProvider):
+    """Gives such tracers."""
+
+    def get_tracer(self, *_: Any, **__: Any) -> trace.Tracer:
+        """Return one."""
+        return Nothing()
+
+
+def test_a_span_that_is_none_hides_none(
+    publisher: RedisPublisher, consumer_of: Make, client: Client, queue: str
+) -> None:
+    """What is current stays so, and nothing is injected."""
+    seen: list[trace.SpanContext] = []
+    ambient = trace.SpanContext(1, 2, is_remote=False)
+    BabelQueueInstrumentor().instrument(tracer_provider=NothingProvider())
+    try:
+        with trace.use_span(trace.NonRecordingSpan(ambient)):
+            publisher.publish("urn:a", {})
+            assert accepts(client.lindex(queue, 0))
+            consumer = consumer_of(
+                {"urn:a": lambda envelope: seen.append(trace.get_current_span().get_span_context())}
+            )
+            assert consumer.poll(0) is Outcome.ACKED
+    finally:
+        BabelQueueInstrumentor().uninstrument()
+    assert seen == [ambient]
+
+
 class Raises:
     """A provider one of whose attributes cannot be had."""
 

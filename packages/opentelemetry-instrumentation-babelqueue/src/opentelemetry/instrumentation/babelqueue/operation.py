@@ -90,7 +90,7 @@ class Operation:
         self._span = span
         self._forks = _forks
         self._started = time.perf_counter()
-        if where is not None:
+        if where is not None and span is not INVALID_SPAN:
             self._context = where
             self._token = context.attach(where)
 
