@@ -165,7 +165,8 @@ def test_a_propagator_may_return_anything(
 ) -> None:
     """The message is handled, no context is left behind and no span stays open."""
     propagated_by(Hostile({"x": "y"}, read))
-    span = trace.NonRecordingSpan(trace.SpanContext(1, 2, is_remote=False))
+    sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+    span = trace.NonRecordingSpan(trace.SpanContext(1, 2, is_remote=False, trace_flags=sampled))
     token = context.attach(trace.set_span_in_context(span)) if ambient else None
     before = context.get_current()
     begun = Begun()
