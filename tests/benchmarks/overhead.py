@@ -9,6 +9,10 @@ pair with six of them after it, without the instrumentation. They go where the o
 batching processor, as programs have it, with an exporter that drops what it is given. What a pair
 costs more because it has headers at all, whoever gave them, is told apart.
 
+The floor is what nobody can go below who tells the same: the bare calls of the SDK for one pair,
+written down by hand in ``floor.py`` and made where the instrumentation makes its own. Where the
+floor is above a target, the target cannot be met.
+
 Nothing is asserted here: a noisy machine says what it likes. The targets stand beside the ratios.
 """
 
@@ -31,6 +35,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 from babelqueue_redis import RedisConsumer, RedisPublisher
 from kit.redis_server import any_binary, private_server
+from tests.benchmarks.floor import Floor
 
 ROUNDS = 100
 DEFAULT_PAIRS = 40
@@ -104,11 +109,24 @@ def measure(url: str, pairs: int, rounds: int = ROUNDS) -> dict[str, float]:
         for _ in range(SPANS):
             tracer.start_span("x").end()
 
+    def with_floor(floor: Floor) -> Callable[[], None]:
+        by_hand = RedisConsumer(url, queue, {"urn:a": lambda envelope: floor.process()})
+
+        def work() -> None:
+            floor.publish()
+            publisher.publish("urn:a", {"order_id": 1042})
+            by_hand.poll(0)
+            floor.settle()
+
+        return work
+
     ways: dict[str, tuple[Way, Callable[[], None]]] = {
         "plain": (plain, pair),
         "plain again": (plain, pair),
         "with headers": (plain, lambda: pair(HEADERS)),
         "with spans": (plain, pair_and_spans),
+        "traced, the floor": (plain, with_floor(Floor(tracer))),
+        "traced and measured, the floor": (plain, with_floor(Floor(tracer, meters))),
         "no SDK": (instrumented(), pair),
         "traced": (instrumented(tracers, NoOpMeterProvider()), pair),
         "traced and measured": (instrumented(tracers, meters), pair),
@@ -131,8 +149,10 @@ def report(best: dict[str, float]) -> Iterator[str]:
     yield f"with it and no SDK:      {best['no SDK'] / base - 1:+7.1%} of a pair (target: 5 %)"
     for name, target in (("traced", 6), ("traced and measured", 12)):
         spans = (best[name] - base) / span
+        floor = (best[f"{name}, the floor"] - base) / span
         yield f"{name + ':':25}{spans:6.1f} bare spans (target: at most {target})"
-    yield f"of these, for headers:   {headers:6.1f} bare spans"
+        yield f"  the SDK's own share:   {floor:6.1f} bare spans; ours / floor: {spans / floor:.2f}"
+    yield f"of each, for headers:    {headers:6.1f} bare spans"
 
 
 def main() -> None:

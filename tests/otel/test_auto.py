@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -113,10 +114,18 @@ def test_an_idle_worker_exports_nothing(start: Start, client: Client, received: 
     ids=str,
 )
 def test_switched_off_it_stores_a_bare_envelope(
-    start: Start, client: Client, queue: str, received: Receiver, env: dict[str, str]
+    start: Start,
+    redis_url: str,
+    client: Client,
+    queue: str,
+    received: Receiver,
+    env: dict[str, str],
 ) -> None:
-    """Byte for byte what it would be without the tool."""
+    """Byte for byte what it would be without the tool, but for ids and the time."""
     start(PRODUCER, **env).communicate(timeout=60)
+    subprocess.run([sys.executable, "-c", PRODUCER, redis_url, queue], check=True, timeout=60)
+    stored = [re.sub(rb"[0-9a-f-]{36}|\d{13}", b"x", raw) for raw in client.lrange(queue, 0, -1)]
+    assert stored == [stored[0]] * 2
     assert accepts(client.lindex(queue, 0))
     assert received.spans == []
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
@@ -215,19 +216,46 @@ def test_handlers_keep_their_signatures(spans: Spans, app: BabelQueue) -> None:
     assert list(inspect.signature(BabelQueue.publish).parameters)[:3] == ["self", "urn", "data"]
 
 
-@pytest.mark.parametrize("wraps_again", [False, True])
+def closing_over(handler: Callable[..., None]) -> Callable[..., None]:
+    """Return a decorated handler, as people write it who do not know ``functools.wraps``."""
+
+    def decorated(*args: Any) -> None:
+        handler(*args)
+
+    return decorated
+
+
+AROUND: dict[str, Callable[[Any], Any]] = {
+    "nothing": lambda handler: handler,
+    "the SDK's own": lambda handler: idempotency.wrap(babelqueue.InMemoryStore(), handler),
+    "a partial": functools.partial,
+    "a closure": closing_over,
+    "several": lambda handler: functools.partial(closing_over(functools.partial(handler))),
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
 def test_the_spans_of_the_sdks_own_helper_are_not_doubled(
-    spans: Spans, app: BabelQueue, *, wraps_again: bool
+    spans: Spans, app: BabelQueue, around: str
 ) -> None:
-    """A program that uses ``babelqueue.otel`` has the spans it had."""
+    """A program that uses ``babelqueue.otel`` has the spans it had, whatever is around it."""
     tracer = trace.get_tracer("app")
     handler = otel.wrap_handler(tracer, lambda data, meta: None)
-    if wraps_again:
-        handler = idempotency.wrap(babelqueue.InMemoryStore(), handler)
-    app.register("urn:a", handler)
+    app.register("urn:a", AROUND[around](handler))
     otel.publish(tracer, app, "urn:a", {})
     drain(app)
     assert [span.name for span in spans.all] == ["publish urn:a", "process urn:a"]
+
+
+@pytest.mark.parametrize("around", ["a partial", "a closure", "several"])
+def test_a_handler_without_the_sdks_helper_has_a_span(
+    spans: Spans, app: BabelQueue, queue: str, around: str
+) -> None:
+    """However it is wrapped."""
+    app.register("urn:a", AROUND[around](lambda data, meta, envelope: None))
+    app.publish("urn:a", {})
+    drain(app)
+    assert [span.name for span in spans.all] == [f"publish {queue}", f"process {queue}"]
 
 
 def test_given_headers_are_left_alone(

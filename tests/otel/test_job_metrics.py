@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from typing import Any
+
 import pytest
 from opentelemetry.instrumentation.redis import RedisInstrumentor
 from opentelemetry.sdk.trace import TracerProvider
 
-from babelqueue_redis import JobRegistry, JobWorker, PublishError, RedisJobStore
+from babelqueue_redis import (
+    AsyncJobWorker,
+    AsyncRedisJobStore,
+    JobRegistry,
+    JobWorker,
+    PublishError,
+    RedisJobStore,
+)
+from babelqueue_redis.jobs.values import NewJob
 from kit.redis_server import free_port
 from tests.support.instrumented import instrumented
 from tests.support.metrics import Metrics
@@ -89,3 +101,68 @@ def test_a_stores_commands_can_be_shown(
             assert {"HGETALL", "SCAN", "EVALSHA"} <= {span.name for span in spans.all}
         finally:
             RedisInstrumentor().uninstrument()
+
+
+@pytest.mark.parametrize("kind", ["sync", "aio"])
+@pytest.mark.parametrize("named", ["this", "*", "another"])
+def test_the_jobs_of_a_served_store_may_be_counted(
+    monkeypatch: pytest.MonkeyPatch,
+    jobs: RedisJobStore,
+    redis_url: str,
+    prefix: str,
+    kind: str,
+    named: str,
+) -> None:
+    """By status, while a worker serves it; a store is named by its key prefix."""
+    metrics, go_on, running = Metrics(), threading.Event(), threading.Event()
+    made = JobRegistry()
+
+    @made.job("waits")
+    def wait(payload: object) -> None:
+        running.set()
+        go_on.wait(60)
+
+    def work() -> None:
+        if kind == "sync":
+            JobWorker(jobs, made).run(lambda: not go_on.is_set())
+            return
+        store = AsyncRedisJobStore(redis_url, key_prefix=prefix)
+        asyncio.run(AsyncJobWorker(store, made).run(lambda: not go_on.is_set()))
+
+    gauged = prefix if named == "this" else named
+    with instrumented(
+        monkeypatch, TracerProvider(), meter_provider=metrics.provider, gauged_queues=gauged
+    ):
+        jobs.enqueue_many([("waits", 1), ("waits", 2), ("other", 3)])
+        jobs.cancel(jobs.enqueue("other", 4))
+        worker = threading.Thread(target=work)
+        worker.start()
+        running.wait(60)
+        store, status = "messaging.destination.name", "messaging.babelqueue.state"
+        found = metrics.counts("messaging.babelqueue.jobs", store, status)
+        go_on.set()
+        worker.join()
+        assert not metrics.points("messaging.babelqueue.jobs")
+    expected = {"pending": 2, "claimed": 1, "done": 0, "dead": 0, "canceled": 1}
+    told = {(prefix, each): count for each, count in expected.items()}
+    assert found == (told if named != "another" else {})
+    assert not metrics.points("messaging.babelqueue.queue.messages")
+
+
+def test_a_publish_hook_is_given_the_jobs(
+    monkeypatch: pytest.MonkeyPatch, jobs: RedisJobStore
+) -> None:
+    """Each of a batch, with the span that all of them have; one that raises changes nothing."""
+    seen: list[tuple[Any, str]] = []
+
+    def told(span: Any, job: NewJob) -> None:
+        span.set_attribute("app.kind", job.kind)
+        seen.append((span.get_span_context(), job.id))
+        raise RuntimeError
+
+    with instrumented(monkeypatch, TracerProvider(), publish_hook=told) as spans:
+        ids = [jobs.enqueue("good", 1), *jobs.enqueue_many([("good", 2), ("bad", 3)])]
+        one, many = spans.all
+    assert seen == list(zip((one.context, many.context, many.context), ids, strict=True))
+    assert (one.attributes or {})["app.kind"] == "good"
+    assert jobs.count_by_status()["pending"] == 3

@@ -175,10 +175,98 @@ def test_values_lead_to_their_spans(
     consumer_of({"urn:a": handle}).poll(0)
     sent, taken = both.all
     collected = metrics.all  # once: exemplars are handed over once
-    for name, span in ((DURATION, sent), (SENT, sent), (PROCESS, taken), (QUEUE_TIME, taken)):
+    told = [(DURATION, sent), (SENT, sent), (PROCESS, taken), (QUEUE_TIME, taken)]
+    for name, span in [*told, (CONSUMED, taken)]:
         points: list[Any] = list(collected[name].data.data_points)
         exemplars = [each for point in points for each in point.exemplars]
         assert span.context.span_id in [each.span_id for each in exemplars], name
+
+
+def test_every_value_leads_to_the_span_of_its_operation(
+    monkeypatch: pytest.MonkeyPatch, metrics: Metrics, publisher: RedisPublisher, consumer_of: Make
+) -> None:
+    """Receiving and settling, too, where those have spans; failures as well."""
+
+    def fail(_: object) -> None:
+        raise ValueError
+
+    options: dict[str, Any] = {"settle_spans": True, "meter_provider": metrics.provider}
+    with instrumented(monkeypatch, TracerProvider(), **options) as spans:
+        publisher.publish("urn:a", {})
+        publisher.publish_many([("urn:fails", {})])
+        consumer = consumer_of({**HANDLERS, "urn:fails": fail}, on_error=lambda *_: None)
+        reservation = consumer.reserve(0)
+        assert reservation is not None
+        consumer.handle(reservation)
+        consumer.poll(0)
+        operation_of = {
+            span.context.span_id: (span.attributes or {})[OPERATION] for span in spans.all
+        }
+        collected = metrics.all
+    assert len(collected) == 5
+    for name, metric in collected.items():
+        point: Any
+        for point in metric.data.data_points:
+            assert point.exemplars, name
+            for exemplar in point.exemplars:
+                assert operation_of[exemplar.span_id] == point.attributes[OPERATION], name
+
+
+def test_what_interrupts_a_handler_is_told_by_its_type(
+    metrics: Metrics, both: Spans, publisher: RedisPublisher, redis_url: str, queue: str
+) -> None:
+    """A cancellation and a shutdown are not the handler's doing, and are told all the same."""
+
+    def shut_down(_: object) -> None:
+        raise KeyboardInterrupt
+
+    async def main() -> None:
+        running = asyncio.Event()
+
+        async def wait(_: object) -> None:
+            running.set()
+            await asyncio.Event().wait()
+
+        async with AsyncRedisConsumer(redis_url, queue, {"urn:a": wait}) as consumer:
+            task = asyncio.ensure_future(consumer.poll(0))
+            await running.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    publisher.publish("urn:a", {})
+    asyncio.run(main())
+    with pytest.raises(KeyboardInterrupt):
+        RedisConsumer(redis_url, queue, {"urn:a": shut_down}).poll(0)
+    errors = ["asyncio.exceptions.CancelledError", "KeyboardInterrupt"]
+    assert metrics.counts(PROCESS, ERROR) == dict.fromkeys(errors, 1)
+    for span, error in zip(both.starting("process"), errors, strict=True):
+        assert (span.attributes or {})[ERROR] == error
+        assert span.status.status_code is trace.StatusCode.ERROR
+
+
+@pytest.mark.parametrize("asked", [{}, {"gauged_queues": "another"}], ids=str)
+def test_no_queue_is_counted_that_nobody_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+    metrics: Metrics,
+    publisher: RedisPublisher,
+    consumer_of: Make,
+    asked: dict[str, Any],
+) -> None:
+    """It costs a command each time that metrics are collected."""
+    seen: list[set[str]] = []
+    provider = metrics.provider
+    with instrumented(monkeypatch, TracerProvider(), meter_provider=provider, **asked):
+        publisher.publish("urn:a", {})
+        consumer = consumer_of(HANDLERS)
+
+        def once() -> bool:
+            seen.append(set(metrics.all))
+            return len(seen) < 2
+
+        consumer.run(once)
+    assert SENT in seen[0]
+    assert GAUGE not in seen[0] | seen[1]
 
 
 def test_metrics_need_no_spans(

@@ -45,8 +45,9 @@ def frame_value(body: bytes, headers: Headers | None) -> bytes:
     cleaned = clean(headers)
     if not cleaned:
         return body
-    frame = {FRAME_KEY: 1, "headers": cleaned, "body": body.decode("utf-8", "surrogateescape")}
-    text = json.dumps(frame, ensure_ascii=False, separators=(",", ":"))
+    headers_text = ",".join([f"{_quoted(name)}:{_quoted(text)}" for name, text in cleaned.items()])
+    body_text = _quoted(body.decode("utf-8", "surrogateescape"))
+    text = f'{{"{FRAME_KEY}":1,"headers":{{{headers_text}}},"body":{body_text}}}'
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -126,5 +127,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(msg)
 
 
+# A third of what ``json.dumps`` costs, which makes an encoder each time: text alone needs none.
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
 # Number literals are kept as text: a 5 000-digit integer costs nothing and raises nothing.
 _DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_refuse)

@@ -30,29 +30,31 @@ def clean(headers: Headers | None) -> dict[str, str]:
     if not isinstance(headers, Mapping):
         msg = f"headers must be a mapping of str to str, not {type(headers).__name__}"
         raise HeaderError(msg)
-    return {
-        _checked(name, f"the header name {name!r}"): _checked(
-            value, f"the value of header {name!r}"
-        )
-        for name, value in headers.items()
-        if name != "" and value != ""
-    }
+    kept = {name: value for name, value in headers.items() if name != "" and value != ""}
+    for name, value in kept.items():
+        if not (_is_header_text(name) and _is_header_text(value)):
+            raise HeaderError(_wrong_with(name, value))
+    return kept
 
 
 def is_text(text: str) -> bool:
     """Tell whether UTF-8 can carry ``text``."""
     try:
-        text.encode("utf-8")
+        text.isascii() or text.encode("utf-8")
     except UnicodeEncodeError:
         return False
     return True
 
 
-def _checked(text: object, what: str) -> str:
+def _is_header_text(text: object) -> bool:
+    return isinstance(text, str) and is_text(text)
+
+
+def _wrong_with(name: object, value: object) -> str:
+    """Say what is wrong with a header; never what its value is."""
+    is_name = not _is_header_text(name)
+    what = f"the header name {name!r}" if is_name else f"the value of header {name!r}"
+    text = name if is_name else value
     if not isinstance(text, str):
-        msg = f"{what} is a {type(text).__name__}; headers carry text only, pass a str"
-        raise HeaderError(msg)
-    if not is_text(text):
-        msg = f"{what} holds a lone surrogate, which UTF-8 cannot carry"
-        raise HeaderError(msg)
-    return text
+        return f"{what} is a {type(text).__name__}; headers carry text only, pass a str"
+    return f"{what} holds a lone surrogate, which UTF-8 cannot carry"

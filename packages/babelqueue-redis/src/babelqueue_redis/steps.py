@@ -41,14 +41,16 @@ class Settling(msgspec.Struct):
 
 
 class Serving(msgspec.Struct, frozen=True):
-    """A ``run()`` of a consumer, as a ``serving`` hook sees it.
+    """A ``run()`` of a consumer or a job worker, as a ``serving`` hook sees it.
 
     Attributes:
-        destination: The queue it serves.
-        counts: Asks Redis how many messages stand where, through the worker's own driver; callable
-            from any thread. One that runs an event loop is told nothing by an asyncio worker.
-            Raises what the driver raises, and ``TimeoutError`` when that loop is too busy.
+        destination: The queue it serves; for a job worker the key prefix of its store, with
+            ``jobs`` for a layout.
+        counts: Asks Redis how many messages stand where, or how many jobs have which status,
+            through the worker's own driver; callable from any thread. One that runs an event loop
+            is told nothing by an asyncio worker. Raises what the driver raises, and
+            ``TimeoutError`` when that loop is too busy.
     """
 
     destination: Destination
-    counts: Callable[[], Counts | None]
+    counts: Callable[[], Counts | dict[str, int] | None]

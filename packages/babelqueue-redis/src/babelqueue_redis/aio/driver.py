@@ -18,7 +18,7 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from babelqueue_redis import hooks
+from babelqueue_redis import hooks, lua
 from babelqueue_redis.cluster import HOPS, Nodes
 from babelqueue_redis.core.command import Command, Op
 from babelqueue_redis.errors import TransportError
@@ -114,6 +114,8 @@ class Driver:
         """Close a connection, which may not be the newest any more."""
         if self._link is link:
             self._link = None
+        if link.client is not None:
+            link.client.connection = None  # redis-py would call it unclosed
         with contextlib.suppress(RedisError, OSError, RuntimeError, asyncio.TimeoutError):
             await link.connection.disconnect(nowait=nowait)
 
@@ -188,12 +190,11 @@ class Driver:
             sent = True
             shown = self._shows_spans or hooks.traffic_is_shown()
             if shown and hasattr(redis.asyncio.Redis.execute_command, "__wrapped__"):
+                await _sent(connection, lua.to_load(packed, link.loaded))  # NOSCRIPT is no error
                 client = self._client_on(link)
-                replies = [await _ask(client, command) for command in packed]
+                replies = [await _reply(client.execute_command(*command)) for command in packed]
             else:
-                data = connection.pack_commands(packed)
-                await connection.send_packed_command(data, check_health=False)
-                replies = [await _reply(connection) for _ in packed]
+                replies = await _sent(connection, packed)
         except (RedisError, OSError, asyncio.TimeoutError) as error:
             await self._drop(link)
             self._settings.lost(error, sent=sent)
@@ -208,6 +209,7 @@ class Driver:
     async def _connected(self, link: _Link) -> Any:  # noqa: ANN401 - a connection
         connection, nodes = link.connection, self._settings.nodes
         if time.monotonic() - link.used > TRUSTED_FOR and await _is_stale(connection):
+            link.loaded = set()
             await connection.disconnect(nowait=True)
         if nodes is not None:
             return await self._met(link, nodes)
@@ -226,8 +228,7 @@ class Driver:
                 link.connection = connection = self._settings.connect()
         await connection.connect()
         if link.met is not connection:
-            await connection.send_command("CLUSTER", "SLOTS", check_health=False)
-            nodes.learn(await _reply(connection))
+            nodes.learn((await _sent(connection, [("CLUSTER", "SLOTS")]))[0])
             link.met = connection
         return connection
 
@@ -255,6 +256,7 @@ class _Link:
         self.loop = loop
         self.connection = connection
         self.met: Any = None
+        self.loaded: set[str] = set()
         self.client: redis.asyncio.Redis | None = None
         self.lock = asyncio.Lock()
         self.used = time.monotonic()
@@ -286,15 +288,14 @@ async def _is_stale(connection: Any) -> bool:  # noqa: ANN401 - a connection
         return True
 
 
-async def _reply(connection: Any) -> Any:  # noqa: ANN401 - bytes, int, None, list or error
-    try:
-        return await connection.read_response(disable_decoding=True)
-    except ResponseError as error:
-        return error
+async def _sent(connection: Any, packed: Sequence[tuple[Any, ...]]) -> list[Any]:  # noqa: ANN401
+    """Send commands together, and return the replies; error replies come as values."""
+    await connection.send_packed_command(connection.pack_commands(packed), check_health=False)
+    return [await _reply(connection.read_response(disable_decoding=True)) for _ in packed]
 
 
-async def _ask(client: redis.asyncio.Redis, command: tuple[Any, ...]) -> Any:  # noqa: ANN401
+async def _reply(reading: Awaitable[Any]) -> Any:  # noqa: ANN401 - bytes, int, None, list or error
     try:
-        return await client.execute_command(*command)
+        return await reading
     except ResponseError as error:
         return error

@@ -71,7 +71,7 @@ class AsyncRedisJobStore:
         self._registry = registry
         self._driver = Driver(client)
         self._producer = Driver(client, shows_spans=True)
-        self.server = Destination("", "jobs", self._driver.address, self._driver.port)
+        self.server = Destination(key_prefix, "jobs", self._driver.address, self._driver.port)
 
     async def __aenter__(self) -> AsyncRedisJobStore:
         """Return the store; leaving the block closes it."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from babelqueue_redis import entropy, hooks
+from babelqueue_redis.aio.asking import from_threads
 from babelqueue_redis.aio.driver import whole
 from babelqueue_redis.aio.job_store import AsyncRedisJobStore
 from babelqueue_redis.aio.job_thread import called
@@ -119,11 +120,9 @@ class AsyncJobWorker:
         self._running, handled = True, 0
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
         agenda = Agenda(self._options, time.monotonic())
+        serving = Serving(self._store.server, from_threads(self._store.count_by_status))
         try:
-            with (
-                hooks.serving(Serving(self._store.server, lambda: None)),
-                Listening(self._on_signal),
-            ):
+            with hooks.serving(serving), Listening(self._on_signal):
                 try:
                     while True:
                         await self._work(agenda, should_continue or (lambda: True))

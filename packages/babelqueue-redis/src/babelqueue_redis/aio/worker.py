@@ -7,19 +7,16 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from babelqueue_redis import hooks
+from babelqueue_redis.aio.asking import from_threads
 from babelqueue_redis.aio.feed import Feed
 from babelqueue_redis.aio.message_lanes import MessageLanes
 from babelqueue_redis.aio.shutdown import Shutdown
-from babelqueue_redis.core.stored import Counts
 from babelqueue_redis.core.turns import Turns
 from babelqueue_redis.errors import BabelQueueError
 from babelqueue_redis.layouts.operations import Operations
 from babelqueue_redis.redis_py import LONGEST_BLOCK
 from babelqueue_redis.steps import Serving
 from babelqueue_redis.values import Destination
-
-_LONGEST_COUNT = 5.0
-"""Seconds that another thread waits for the loop to count."""
 
 
 class Worker:
@@ -159,15 +156,5 @@ def _serving(feed: Feed) -> Serving:
     """Return what hooks are told of a run."""
     options, driver = feed.options, feed.driver
     destination = Destination(options.queue, options.layout, driver.address, driver.port)
-    loop = asyncio.get_running_loop()
-    command = Operations(options, options.dead_letter_target).counts()
-
-    def counts() -> Counts | None:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            asked = asyncio.run_coroutine_threadsafe(driver.send(command), loop)
-            return asked.result(_LONGEST_COUNT)
-        return None  # a loop must not wait, least of all for itself
-
-    return Serving(destination, counts)
+    counts = Operations(options, options.dead_letter_target).counts()
+    return Serving(destination, from_threads(lambda: driver.send(counts)))

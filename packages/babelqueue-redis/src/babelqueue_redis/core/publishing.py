@@ -61,13 +61,14 @@ def rechecked(changed: Publication, before: Publication) -> Publication:
     if not isinstance(changed.data, msgspec.Raw) or changed.destination != before.destination:
         msg = "a hook may change urn, trace_id, headers and meta, nothing else"
         raise EnvelopeError(msg)
-    return msgspec.structs.replace(
-        changed,
-        urn=envelope.checked_urn(changed.urn),
+    return Publication(
+        destination=before.destination,
+        urn=before.urn if changed.urn is before.urn else envelope.checked_urn(changed.urn),
+        message_id=before.message_id,
         trace_id=envelope.checked_trace_id(changed.trace_id),
         headers=clean(changed.headers),
+        data=changed.data,
         meta=before.meta if changed.meta is before.meta else envelope.encode_meta(changed.meta),
-        message_id=before.message_id,
         created_at=before.created_at,
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import resources
+from typing import Any
 
 from babelqueue_redis.core.command import Script
 
@@ -39,3 +41,17 @@ JOBS_REINDEX = _load("jobs_reindex")
 JOBS_RELEASE = _load("jobs_release")
 JOBS_RETRY = _load("jobs_retry")
 JOBS_SETTLE = _load("jobs_settle")
+
+_BY_SHA = {made.sha: made for made in tuple(globals().values()) if isinstance(made, Script)}
+
+
+def to_load(packed: Sequence[tuple[Any, ...]], loaded: set[str]) -> list[tuple[Any, ...]]:
+    """Return the commands that load the scripts which ``packed`` call, and note them as loaded.
+
+    Args:
+        packed: What is about to be sent.
+        loaded: The SHA-1 of each script that needs no loading any more.
+    """
+    called = {command[1] for command in packed if command[0] == "EVALSHA"} - loaded
+    loaded |= called
+    return [("SCRIPT", "LOAD", _BY_SHA[sha].source) for sha in called if sha in _BY_SHA]

@@ -17,7 +17,7 @@ import redis
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.retry import Retry
 
-from babelqueue_redis import hooks
+from babelqueue_redis import hooks, lua
 from babelqueue_redis.cluster import HOPS, Nodes
 from babelqueue_redis.core.command import Command, Op
 from babelqueue_redis.errors import TransportError
@@ -162,15 +162,12 @@ class Driver:
             connection = self._connected()
             sent = True
             shown = self._shows_spans or hooks.traffic_is_shown()
-            if shown and hasattr(redis.Redis.execute_command, "__wrapped__"):
+            if shown and replies is None and hasattr(redis.Redis.execute_command, "__wrapped__"):
+                _sent(connection, lua.to_load(packed, self._own.loaded))  # NOSCRIPT is no error
                 client = self._client_on(connection)
-                received = [_ask(client, command) for command in packed]
+                received = [_reply(client.execute_command, *command) for command in packed]
             else:
-                if packed:
-                    data = connection.pack_commands(packed)
-                    connection.send_packed_command(data, check_health=False)
-                count = len(packed) if replies is None else replies
-                received = [_reply(connection) for _ in range(count)]
+                received = _sent(connection, packed, replies)
         except (RedisError, OSError) as error:
             self.close()
             self._settings.lost(error, sent=sent)
@@ -183,6 +180,7 @@ class Driver:
     def _connected(self) -> redis.Connection:
         connection, nodes = self._connection(), self._settings.nodes
         if time.monotonic() - self._own.used > TRUSTED_FOR and _is_stale(connection):
+            self._own.loaded = set()
             connection.disconnect()
         if nodes is not None:
             return self._met(connection, nodes)
@@ -200,15 +198,14 @@ class Driver:
                 self._own.connection = connection = self._settings.connect()
         connection.connect()
         if self._own.met is not connection:
-            connection.send_command("CLUSTER", "SLOTS", check_health=False)
-            nodes.learn(_reply(connection))
+            nodes.learn(_sent(connection, [("CLUSTER", "SLOTS")])[0])
             self._own.met = connection
         return connection
 
     def _connection(self) -> redis.Connection:
         connection: redis.Connection | None = getattr(self._own, "connection", None)
         if connection is None or connection.pid != os.getpid():
-            self._own.used, self._own.met = time.monotonic(), None
+            self._own.used, self._own.met, self._own.loaded = time.monotonic(), None, set()
             self._own.connection = connection = self._settings.connect()
         return connection
 
@@ -232,15 +229,19 @@ def _is_stale(connection: redis.Connection) -> bool:
         return True
 
 
-def _reply(connection: redis.Connection) -> Any:  # noqa: ANN401 - bytes, int, None, list or error
-    try:
-        return connection.read_response(disable_decoding=True)
-    except ResponseError as error:
-        return error
+def _sent(
+    connection: redis.Connection, packed: Sequence[tuple[Any, ...]], replies: int | None = None
+) -> list[Any]:
+    """Send commands together, and return the replies; error replies come as values."""
+    if packed:
+        connection.send_packed_command(connection.pack_commands(packed), check_health=False)
+    count = len(packed) if replies is None else replies
+    return [_reply(connection.read_response, disable_decoding=True) for _ in range(count)]
 
 
-def _ask(client: redis.Redis, command: tuple[Any, ...]) -> Any:  # noqa: ANN401 - as _reply
+def _reply(read: Callable[..., Any], *args: Any, **how: Any) -> Any:  # noqa: ANN401 - as Redis
+    """Return a reply: bytes, int, ``None``, a list, or an error."""
     try:
-        return client.execute_command(*command)
+        return read(*args, **how)
     except ResponseError as error:
         return error

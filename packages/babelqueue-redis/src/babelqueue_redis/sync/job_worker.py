@@ -121,11 +121,9 @@ class JobWorker:
             raise BabelQueueError(msg)
         self._running, handled, self._lanes = True, 0, Lanes()
         agenda = Agenda(self._options, time.monotonic())
+        serving = Serving(self._store.server, self._store.count_by_status)
         try:
-            with (
-                hooks.serving(Serving(self._store.server, lambda: None)),
-                listening(self._on_signal),
-            ):
+            with hooks.serving(serving), listening(self._on_signal):
                 try:
                     while True:
                         self._work(agenda, should_continue or (lambda: True))

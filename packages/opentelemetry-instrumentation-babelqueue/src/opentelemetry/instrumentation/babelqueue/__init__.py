@@ -39,7 +39,6 @@ class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the bas
     """
 
     _hook: Any = None
-    _job_hook: Any = None
 
     def instrumentation_dependencies(self) -> Collection[str]:
         """Return no package that must be there: :meth:`_instrument` looks for its target."""
@@ -52,7 +51,6 @@ class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the bas
             if conflict := get_dependency_conflicts((), _instruments_any):
                 logger.error("babelqueue-redis is not instrumented: %s", conflict)
                 return
-            from opentelemetry.instrumentation.babelqueue.jobs import JobTelemetry  # noqa: PLC0415
             from opentelemetry.instrumentation.babelqueue.telemetry import (  # noqa: PLC0415
                 Telemetry,
             )
@@ -60,9 +58,7 @@ class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the bas
             from babelqueue_redis import hooks  # noqa: PLC0415 - the target may be absent
 
             self._hook = Telemetry(Signals.of(kwargs))
-            self._job_hook = JobTelemetry(self._hook.signals)
             hooks.register(self._hook)
-            hooks.register(self._job_hook)
         except Exception:
             logger.exception("babelqueue-redis is not instrumented")
 
@@ -72,5 +68,4 @@ class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the bas
         from babelqueue_redis import hooks  # noqa: PLC0415 - it was there when the hook was made
 
         hooks.unregister(self._hook)
-        hooks.unregister(self._job_hook)
         self._hook = None

@@ -62,8 +62,10 @@ class Options:
         queues_without_propagation: Queues whose messages are given no context, and are not asked
             for one. ``*`` is all of them, here and below.
         queues_without_baggage: Queues whose messages are given no baggage, nor asked for it.
-        gauged_queues: Queues whose length is told by the workers that serve them.
-        publish_hook: Called with the span and the ``Publication`` when one is made; not for jobs.
+        gauged_queues: Queues whose length is told by the workers that serve them; of a job store,
+            which is named by its key prefix, how many jobs have which status.
+        publish_hook: Called with the span and the ``Publication``, or the ``NewJob`` of an enqueue,
+            when its span is made.
         process_hook: Called with the span and the ``Delivery``, or a ``JobRun``, before a handler.
         settle_hook: Called with the span and the ``Settling`` once that has ended.
         exception_signal: ``logs`` tells exceptions as log events, ``logs/dup`` as those and as

@@ -63,7 +63,9 @@ def placed(active: Active, created: Creation, delivery: object, created_at: int)
         delivery: What a function for the mode is given.
         created_at: When the message was created, epoch milliseconds; 0 when nobody knows.
     """
-    mode = _mode(active, delivery)
+    mode = active.options.mode
+    if not isinstance(mode, str):
+        mode = _chosen(mode, delivery)
     age = active.options.max_parent_age
     if mode == "parent" and age is not None and 0 < created_at < (time.time() - age) * 1000:
         mode = "link"
@@ -83,11 +85,17 @@ def given_context(active: Active, queue: str, headers: Headers) -> SpanContext:
     return given_span_context(headers)
 
 
-def injected(active: Active, queue: str, span: Span) -> dict[str, str]:
-    """Return the headers that lead to a span, and what travels with it."""
+def around(span: Span, parent: Context) -> Context:
+    """Return the context of a handler; what others keep in the one that is current stays."""
+    here = context.get_current()
+    both = Context({**here, **parent}) if here and parent else parent or here
+    return trace.set_span_in_context(span, both)
+
+
+def injected(active: Active, queue: str, where: Context) -> dict[str, str]:
+    """Return the headers that lead to the span of a context, and what travels with it."""
     if not active.options.propagates(queue):
         return {}
-    where = trace.set_span_in_context(span, context.get_current())
     if not active.options.carries_baggage(queue):
         where = baggage.clear(where)
     headers: dict[str, str] = {}
@@ -102,11 +110,8 @@ def stamp_of(active: Active, queue: str, origin: SpanContext) -> str | None:
     return uuid_of(origin.trace_id)
 
 
-def _mode(active: Active, delivery: object) -> str:
-    mode = active.options.mode
-    if isinstance(mode, str):
-        return mode
-    chosen = asked(mode, delivery)
+def _chosen(function: Function, delivery: object) -> str:
+    chosen = asked(function, delivery)
     if chosen is None:
         return "parent"
     if chosen not in MODES:

@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
+import msgspec
+from opentelemetry import trace
 from opentelemetry.instrumentation.babelqueue import semconv
 from opentelemetry.instrumentation.babelqueue.contexts import (
     asked,
@@ -27,23 +29,23 @@ class JobTelemetry(Hook):
 
     def __init__(self, signals: Signals) -> None:
         """Record where ``signals`` say."""
-        self._signals = signals
+        self.signals = signals
 
     def enqueuing(self, job: NewJob) -> AbstractContextManager[NewJob] | None:
         """Make the ``enqueue <kind>`` span and put its context into the job."""
-        active = self._signals.active()
+        active = self.signals.active()
         return EnqueueOne(active, (job,)) if active else None
 
     def enqueuing_many(
         self, jobs: tuple[NewJob, ...]
     ) -> AbstractContextManager[tuple[NewJob, ...]] | None:
         """Make one ``enqueue`` span for the batch and put its context into each job."""
-        active = self._signals.active()
+        active = self.signals.active()
         return EnqueueMany(active, jobs) if active else None
 
     def processing_job(self, run: JobRun) -> AbstractContextManager[object] | None:
         """Make the ``process <kind>`` span as a child of the one that enqueued the job."""
-        active = self._signals.active()
+        active = self.signals.active()
         return ProcessJob(active, run) if active else None
 
 
@@ -56,16 +58,12 @@ class Enqueue(Send):
 
     def __init__(self, active: Active, jobs: tuple[NewJob, ...]) -> None:
         """Prepare."""
-        super().__init__(active, jobs[0].destination)
+        place = jobs[0].destination
+        if any(job.destination != place for job in jobs):
+            place = msgspec.structs.replace(place, queue="")
+        super().__init__(active, place)
         self._count = len(jobs)
         self._jobs = jobs
-
-    def _common(self) -> dict[str, Any]:
-        """Leave the destination out where jobs of several kinds have no one destination."""
-        attributes = super()._common()
-        if any(job.kind != self._place.queue for job in self._jobs):
-            del attributes[semconv.MESSAGING_DESTINATION_NAME]
-        return attributes
 
     def _begin(self, about: dict[str, Any]) -> tuple[NewJob, ...]:
         """Start the span, and return the jobs with its context in them.
@@ -77,25 +75,22 @@ class Enqueue(Send):
         if active.tracer is None:
             self._enter()
             return jobs
-        attributes = self._attributes(about)
-        kind = attributes.get(semconv.MESSAGING_DESTINATION_NAME, "")
         given = given_context(active, jobs[0].kind, jobs[0].headers)
-        span = active.tracer.start_span(
-            f"{self.operation} {kind}".rstrip(),
-            kind=SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER,
-            links=links_to(given),
-            attributes=attributes,
-        )
+        kind = SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER
+        span = self._start(active.tracer, kind, links_to(given), about)
+        where = trace.set_span_in_context(span)
         try:
             if not given.is_valid:
                 jobs = tuple(
-                    job.carrying({**injected(active, job.kind, span), **job.headers})
+                    job.carrying({**injected(active, job.kind, where), **job.headers})
                     for job in jobs
                 )
+            for job in jobs if span.is_recording() else ():
+                asked(active.options.publish_hook, span, job)
         except BaseException:
             span.end()
             raise
-        self._enter(span)
+        self._enter(span, where)
         return jobs
 
 

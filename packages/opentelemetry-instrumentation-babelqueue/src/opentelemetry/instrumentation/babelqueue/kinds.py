@@ -7,11 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry._logs import SeverityNumber
-from opentelemetry.instrumentation.babelqueue import semconv
-from opentelemetry.instrumentation.babelqueue.contexts import Placement, created_in, placed
+from opentelemetry.instrumentation.babelqueue.contexts import (
+    Placement,
+    around,
+    created_in,
+    placed,
+)
 from opentelemetry.instrumentation.babelqueue.metrics import Instruments
-from opentelemetry.instrumentation.babelqueue.operation import Operation, Place, error_type
+from opentelemetry.instrumentation.babelqueue.operation import Operation, error_type
 from opentelemetry.instrumentation.babelqueue.signals import Active
+from opentelemetry.instrumentation.babelqueue.telling import Place, failing
 from opentelemetry.trace import Link, Span, SpanKind, Tracer
 
 
@@ -33,17 +38,12 @@ class Send(Operation):
     ) -> Span:
         """Start the span, under the current one."""
         return tracer.start_span(
-            f"{self.operation} {self._place.queue}",
-            kind=kind,
-            links=links,
-            attributes=self._attributes(about),
+            self._told.name, kind=kind, links=links, attributes=self._attributes(about)
         )
 
-    def _measure(
-        self, instruments: Instruments, seconds: float, attributes: dict[str, Any]
-    ) -> None:
-        super()._measure(instruments, seconds, attributes)
-        instruments.sent.add(self._count, attributes, self._context)
+    def _measure(self, instruments: Instruments, seconds: float, failure: str) -> None:
+        super()._measure(instruments, seconds, failure)
+        instruments.sent.add(self._count, failing(self._told.metric, failure), self._context)
 
 
 class Process(Operation):
@@ -78,11 +78,10 @@ class Process(Operation):
         Returns:
             Where the span hangs.
         """
-        active, queue = self._active, self._place.queue
-        name = f"{self.operation} {queue}"
+        active, name = self._active, self._told.name
         attributes = self._attributes(about)
         created = created_in(
-            active, queue, headers, trace_id=trace_id, name=name, attributes=attributes
+            active, self._place.queue, headers, trace_id=trace_id, name=name, attributes=attributes
         )
         place = placed(active, created, delivery, created_at)
         span = tracer.start_span(
@@ -92,7 +91,7 @@ class Process(Operation):
             links=place.links,
             attributes=attributes,
         )
-        self._enter(span, place.context)
+        self._enter(span, around(span, place.context))
         return place
 
     def _tell_delivery(
@@ -104,15 +103,12 @@ class Process(Operation):
         counted: bool = False,
     ) -> None:
         """Count the delivery, unless it is counted, and tell how long the message waited."""
-        attributes = self._common()
-        if refusal is not None:
-            attributes[semconv.ERROR_TYPE] = error_type(refusal)
-        elif created_at > 0:
+        attributes = failing(self._told.metric, "" if refusal is None else error_type(refusal))
+        if refusal is None and created_at > 0:
             instruments.waited(time.time() - created_at / 1000, attributes, self._context)
         if not counted:
             instruments.consumed.add(1, attributes, self._context)
 
-    def _measure(
-        self, instruments: Instruments, seconds: float, attributes: dict[str, Any]
-    ) -> None:
+    def _measure(self, instruments: Instruments, seconds: float, failure: str) -> None:
+        attributes = failing(self._told.metric, failure)
         instruments.process_duration.record(seconds, attributes, self._context)

@@ -69,17 +69,23 @@ class Instruments:
             self.negative_queue_time.add(1, attributes, context)
 
     def observe_queues(self, gauges: Gauges) -> None:
-        """Make the gauge of messages in queues."""
+        """Make the gauges of messages in queues and of jobs in stores."""
         self._meter.create_observable_gauge(
             semconv.BABELQUEUE_QUEUE_MESSAGES,
             [gauges.observe],
             unit="{message}",
             description="Number of messages in a queue, by state.",
         )
+        self._meter.create_observable_gauge(
+            semconv.BABELQUEUE_JOBS,
+            [gauges.observe_jobs],
+            unit="{job}",
+            description="Number of jobs in a store, by status.",
+        )
 
 
 class Gauges:
-    """The queues that are served here, and are to be counted when metrics are collected."""
+    """The queues and job stores that are served here, to be counted when metrics are collected."""
 
     def __init__(self) -> None:
         """Begin without one."""
@@ -89,12 +95,20 @@ class Gauges:
         """
 
     def observe(self, _options: CallbackOptions) -> Iterable[Observation]:
-        """Count them. One that does not answer is left out, this time."""
+        """Count messages. A queue that does not answer is left out, this time."""
+        return self._observed(jobs=False)
+
+    def observe_jobs(self, _options: CallbackOptions) -> Iterable[Observation]:
+        """Count jobs, likewise."""
+        return self._observed(jobs=True)
+
+    def _observed(self, *, jobs: bool) -> Iterable[Observation]:
         seen = []
         for attributes, serving, process in self.served:
-            if process != os.getpid() or serving.destination in seen:
+            place = serving.destination
+            if process != os.getpid() or place in seen or (place.layout == "jobs") is not jobs:
                 continue
-            seen.append(serving.destination)
+            seen.append(place)
             for state, count in _counted(serving).items():
                 yield Observation(count, {**attributes, semconv.BABELQUEUE_STATE: state})
 
@@ -112,8 +126,8 @@ def _counted(serving: Any) -> dict[str, int]:  # noqa: ANN401 - a Serving of the
     try:
         counts = serving.counts()
     except Exception:
-        logger.warning("queue %r was not counted", serving.destination.queue, exc_info=True)
+        logger.warning("%r was not counted", serving.destination.queue, exc_info=True)
         return {}
-    if counts is None:
-        return {}
+    if counts is None or isinstance(counts, dict):
+        return counts or {}
     return {state: getattr(counts, state) for state in _STATES[serving.destination.layout]}

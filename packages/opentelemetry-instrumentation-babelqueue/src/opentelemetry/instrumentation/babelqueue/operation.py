@@ -8,7 +8,7 @@ import time
 import traceback as tracebacks
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from opentelemetry import context, trace
 from opentelemetry._logs import SeverityNumber
@@ -16,6 +16,7 @@ from opentelemetry.context import Context
 from opentelemetry.instrumentation.babelqueue import semconv
 from opentelemetry.instrumentation.babelqueue.metrics import Instruments
 from opentelemetry.instrumentation.babelqueue.signals import SCOPE, Active
+from opentelemetry.instrumentation.babelqueue.telling import Place, failing, told_by
 from opentelemetry.trace import INVALID_SPAN, Span, Status, StatusCode
 
 from babelqueue_carrier.errors import message_of, qualified_name
@@ -24,26 +25,6 @@ logger = logging.getLogger(__name__)
 
 _REASONS = ("poison", "unknown_urn")
 """What ``error.type`` says of a message or job that no handler was given, in place of a class."""
-
-
-class Place(Protocol):
-    """A queue and the server it is on: a ``Destination`` of the transport, or the like."""
-
-    @property
-    def queue(self) -> str:
-        """The logical name."""
-
-    @property
-    def layout(self) -> str:
-        """How it is stored; ``""`` when nobody knows."""
-
-    @property
-    def address(self) -> str:
-        """The server's name, or its socket's path; ``""`` when nobody knows."""
-
-    @property
-    def port(self) -> int | None:
-        """The server's TCP port, if there is one."""
 
 
 class Operation:
@@ -63,6 +44,7 @@ class Operation:
         "_span",
         "_started",
         "_token",
+        "_told",
     )
 
     operation = ""
@@ -73,6 +55,7 @@ class Operation:
         """Prepare; nothing is started yet."""
         self._active = active
         self._place = place
+        self._told = told_by(place, self.operation, self.operation_type, active.options.system)
         self._span: Span = INVALID_SPAN
         self._context: Context | None = None
         self._token: Any = None
@@ -97,15 +80,19 @@ class Operation:
             if not inherited:
                 self._span.end()
 
-    def _enter(self, span: Span = INVALID_SPAN, parent: Context | None = None) -> None:
-        """Make the span current. Last: nothing after it may fail, or the context would leak."""
+    def _enter(self, span: Span = INVALID_SPAN, where: Context | None = None) -> None:
+        """Make the span current. Last: nothing after it may fail, or the context would leak.
+
+        Args:
+            span: What is told of the operation; without one it is only measured.
+            where: The context that holds it.
+        """
         self._span = span
         self._forks = _forks
         self._started = time.perf_counter()
-        if span is not INVALID_SPAN:
-            around = {**context.get_current(), **(parent or {})}  # what others keep there stays
-            self._context = trace.set_span_in_context(span, Context(around))
-            self._token = context.attach(self._context)
+        if where is not None and span is not INVALID_SPAN:
+            self._context = where
+            self._token = context.attach(where)
 
     def _entered(self, tell: Callable[[], None]) -> None:
         """Do what may fail once the span is current, without leaking it."""
@@ -117,13 +104,9 @@ class Operation:
             self.__exit__(type(error), error, error.__traceback__)
             raise
 
-    def _common(self) -> dict[str, Any]:
-        """Return the attributes that spans and metrics share."""
-        return common_attributes(self._place, self.operation, self._active.options.system)
-
     def _attributes(self, about: dict[str, Any]) -> dict[str, Any]:
         """Return the attributes that the span begins with."""
-        return span_attributes(self._place, self._common(), self.operation_type, about)
+        return {**self._told.span, **about}
 
     def _finish(self, error: BaseException | None) -> None:
         """Measure, and tell the error. Either may fail without the other."""
@@ -131,45 +114,15 @@ class Operation:
         failure = "" if error is None else error_type(error)
         try:
             if self._active.instruments is not None:
-                attributes = self._common()
-                if failure:
-                    attributes[semconv.ERROR_TYPE] = failure
-                self._measure(self._active.instruments, seconds, attributes)
+                self._measure(self._active.instruments, seconds, failure)
         finally:
             if error is not None:
                 record_error(self._active, self._span, self._context, self, error, failure)
 
-    def _measure(
-        self, instruments: Instruments, seconds: float, attributes: dict[str, Any]
-    ) -> None:
+    def _measure(self, instruments: Instruments, seconds: float, failure: str) -> None:
         """Record what this operation is measured by."""
-        attributes = {**attributes, semconv.MESSAGING_OPERATION_TYPE: self.operation_type}
+        attributes = failing(self._told.timed, failure)
         instruments.operation_duration.record(seconds, attributes, self._context)
-
-
-def common_attributes(place: Place, name: str, system: str) -> dict[str, Any]:
-    """Return what spans and metrics of an operation share."""
-    attributes: dict[str, Any] = {
-        semconv.MESSAGING_SYSTEM: system,
-        semconv.MESSAGING_OPERATION_NAME: name,
-        semconv.MESSAGING_DESTINATION_NAME: place.queue,
-    }
-    if place.address:
-        attributes[semconv.SERVER_ADDRESS] = place.address
-    if place.port is not None:
-        attributes[semconv.SERVER_PORT] = place.port
-    return attributes
-
-
-def span_attributes(
-    place: Place, common: dict[str, Any], operation_type: str, about: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the attributes that a span of an operation begins with, the common ones extended."""
-    common[semconv.MESSAGING_OPERATION_TYPE] = operation_type
-    if place.layout:
-        common[semconv.BABELQUEUE_LAYOUT] = place.layout
-    common.update(about)
-    return common
 
 
 def captured(headers: Mapping[str, str], active: Active) -> dict[str, Any]:

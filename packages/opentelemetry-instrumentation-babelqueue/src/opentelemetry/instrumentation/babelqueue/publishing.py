@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opentelemetry import trace
+from opentelemetry.context import Context
 from opentelemetry.instrumentation.babelqueue import semconv
 from opentelemetry.instrumentation.babelqueue.contexts import (
     asked,
@@ -15,12 +16,9 @@ from opentelemetry.instrumentation.babelqueue.contexts import (
     stamp_of,
 )
 from opentelemetry.instrumentation.babelqueue.kinds import Send
-from opentelemetry.instrumentation.babelqueue.operation import (
-    captured,
-    common_attributes,
-    span_attributes,
-)
+from opentelemetry.instrumentation.babelqueue.operation import captured
 from opentelemetry.instrumentation.babelqueue.signals import Active
+from opentelemetry.instrumentation.babelqueue.telling import told_by
 from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer
 
 from babelqueue_redis.core.publishing import message_of
@@ -59,15 +57,17 @@ class PublishOne(Publish):
             return publication
         given = given_context(self._active, publication.destination.queue, publication.headers)
         kind = SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER
-        publication = foreseen(self._active, publication, given)
-        span = self._start(tracer, kind, links_to(given), _about(self._active, publication))
+        trace_id = foreseen(self._active, publication, given)
+        about = _about(self._active, publication, trace_id)
+        span = self._start(tracer, kind, links_to(given), about)
+        where = trace.set_span_in_context(span)
         try:
-            carrying = carried(self._active, publication, span, given)
-            _tell(self._active, span, carrying, is_new=publication.trace_id is None)
+            carrying = carried(self._active, publication, where, given, trace_id)
+            _tell(self._active, span, carrying, is_new=trace_id is None)
         except BaseException:
             span.end()
             raise
-        self._enter(span)
+        self._enter(span, where)
         return carrying
 
 
@@ -86,7 +86,8 @@ class PublishMany(Publish):
         if not self._active.options.create_spans:
             return self._as_creator(tracer, count)
         carrying, creations = create_all(self._active, tracer, self._publications)
-        self._enter(self._start(tracer, SpanKind.CLIENT, links_to(*creations), count))
+        span = self._start(tracer, SpanKind.CLIENT, links_to(*creations), count)
+        self._enter(span, trace.set_span_in_context(span))
         return carrying
 
     def _as_creator(self, tracer: Tracer, count: dict[str, Any]) -> tuple[Publication, ...]:
@@ -95,14 +96,17 @@ class PublishMany(Publish):
         given = given_context(active, first.destination.queue, first.headers)
         kind = SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER
         span = self._start(tracer, kind, links_to(given), count)
+        where = trace.set_span_in_context(span)
         try:
-            carrying = tuple(carried(active, each, span, given) for each in self._publications)
+            carrying = tuple(
+                carried(active, each, where, given, each.trace_id) for each in self._publications
+            )
             for each in carrying:
                 _tell(active, span, each, is_new=len(carrying) == 1)
         except BaseException:
             span.end()
             raise
-        self._enter(span)
+        self._enter(span, where)
         return carrying
 
 
@@ -115,54 +119,56 @@ def create_all(
         The publications with their contexts in them, and the contexts.
     """
     place = publications[0].destination
-    system, name = active.options.system, f"create {place.queue}"
+    told = told_by(place, "create", "create", active.options.system)
     carrying, creations = [], []
     for each in publications:
         given = given_context(active, place.queue, each.headers)
         if given.is_valid:
-            carrying.append(carried(active, each, trace.INVALID_SPAN, given))
+            carrying.append(carried(active, each, Context(), given, each.trace_id))
             creations.append(given)
             continue
-        common = common_attributes(place, "create", system)
-        message = foreseen(active, each, given)
-        attributes = span_attributes(place, common, "create", _about(active, message))
-        span = tracer.start_span(name, kind=SpanKind.PRODUCER, attributes=attributes)
+        trace_id = foreseen(active, each, given)
+        attributes = {**told.span, **_about(active, each, trace_id)}
+        span = tracer.start_span(told.name, kind=SpanKind.PRODUCER, attributes=attributes)
         try:
-            carrying.append(carried(active, message, span, given))
-            _tell(active, span, carrying[-1], is_new=message.trace_id is None)
+            where = trace.set_span_in_context(span)
+            carrying.append(carried(active, each, where, given, trace_id))
+            _tell(active, span, carrying[-1], is_new=trace_id is None)
         finally:
             span.end()
         creations.append(span.get_span_context())
     return tuple(carrying), creations
 
 
-def foreseen(active: Active, publication: Publication, given: SpanContext) -> Publication:
-    """Return a publication with its ``trace_id``, if that is known before its span is started."""
+def foreseen(active: Active, publication: Publication, given: SpanContext) -> str | None:
+    """Return the ``trace_id`` of a publication, if it is known before its span is started."""
     if publication.trace_id is not None:
-        return publication
+        return publication.trace_id
     origin = given if given.is_valid else trace.get_current_span().get_span_context()
-    stamp = stamp_of(active, publication.destination.queue, origin)
-    return publication if stamp is None else publication.carrying(publication.headers, stamp)
+    return stamp_of(active, publication.destination.queue, origin)
 
 
 def carried(
-    active: Active, publication: Publication, span: Span, given: SpanContext
+    active: Active,
+    publication: Publication,
+    where: Context,
+    given: SpanContext,
+    trace_id: str | None,
 ) -> Publication:
     """Return a publication with its creation context in it.
 
     Args:
         active: What there is to record with.
         publication: What is published.
-        span: Its creation context, unless there is one already.
-        given: The context that its headers name.
+        where: The context of the span that creates it, unless it has a creation context already.
+        given: The creation context that its headers name.
+        trace_id: Its ``trace_id``, as far as that is known.
     """
-    queue = publication.destination.queue
-    origin = given if given.is_valid else span.get_span_context()
-    trace_id = publication.trace_id or stamp_of(active, queue, origin)
-    headers = publication.headers
+    queue, headers, origin = publication.destination.queue, publication.headers, given
     if not given.is_valid:
-        headers = {**injected(active, queue, span), **headers}
-    return publication.carrying(headers, trace_id)
+        headers = {**injected(active, queue, where), **headers}
+        origin = trace.get_current_span(where).get_span_context()
+    return publication.carrying(headers, trace_id or stamp_of(active, queue, origin))
 
 
 def _tell(active: Active, span: Span, publication: Publication, *, is_new: bool) -> None:
@@ -174,14 +180,14 @@ def _tell(active: Active, span: Span, publication: Publication, *, is_new: bool)
     asked(active.options.publish_hook, span, publication)
 
 
-def _about(active: Active, publication: Publication) -> dict[str, Any]:
+def _about(active: Active, publication: Publication, trace_id: str | None) -> dict[str, Any]:
     about: dict[str, Any] = {
         semconv.MESSAGING_MESSAGE_ID: publication.message_id,
         semconv.BABELQUEUE_URN: publication.urn,
         **captured(publication.headers, active),
     }
-    if publication.trace_id is not None:
-        about[semconv.MESSAGING_MESSAGE_CONVERSATION_ID] = publication.trace_id
+    if trace_id is not None:
+        about[semconv.MESSAGING_MESSAGE_CONVERSATION_ID] = trace_id
     if active.options.body_size:
         about[semconv.MESSAGING_MESSAGE_BODY_SIZE] = len(message_of(publication, _SOME_UUID)[0])
     return about

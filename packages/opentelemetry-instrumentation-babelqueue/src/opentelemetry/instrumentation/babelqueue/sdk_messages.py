@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 _SDK_SPANS = ("babelqueue.otel", "wrap_handler.<locals>.wrapped")
 """The wrapper of the SDK's own helper."""
-_DEEPEST = 20
-"""How many wrappers of a handler are looked through."""
+_MOST = 20
+"""How many functions of a handler are looked at."""
 
 
 class Call(NamedTuple):
@@ -54,7 +55,8 @@ class SdkPlace(NamedTuple):
         layout = "zset" if getattr(transport, "_laravel_compat", False) else "legacy"
         if path := settings.get("path"):
             return cls(queue, layout, str(path))
-        return cls(queue, layout, settings.get("host", "localhost"), settings.get("port", 6379))
+        host, port = settings.get("host", "localhost"), settings.get("port", 6379)
+        return cls(queue, layout, str(host), port if isinstance(port, int) else None)
 
 
 class RefusedError(Exception):
@@ -99,17 +101,30 @@ def urn_of(envelope: Mapping[str, Any]) -> str:
 
 
 def traced_by_the_sdk(handler: object) -> bool:
-    """Tell whether a handler makes a span of its own, with the SDK's ``otel.wrap_handler``."""
-    seen = handler
+    """Tell whether a handler makes a span of its own, with the SDK's ``otel.wrap_handler``.
+
+    That may stand inside a partial, a decorator, or a function that closes over it. One that is
+    kept elsewhere, in a list or an object, is not found.
+    """
+    ahead = [handler]
     try:
-        for _ in range(_DEEPEST):
-            name = (getattr(seen, "__module__", ""), getattr(seen, "__qualname__", ""))
-            if name == _SDK_SPANS:
+        for _ in range(_MOST):
+            seen = ahead.pop(0)
+            if (getattr(seen, "__module__", ""), getattr(seen, "__qualname__", "")) == _SDK_SPANS:
                 return True
-            seen = getattr(seen, "__wrapped__", None)
-    except Exception:  # noqa: BLE001 - an attribute of somebody else's
+            ahead += _inside(seen)
+    except Exception:  # noqa: BLE001 - the end of it, or an attribute of somebody else's
         return False
     return False
+
+
+def _inside(handler: object) -> list[object]:
+    """Return what a handler may call."""
+    found = [cell.cell_contents for cell in getattr(handler, "__closure__", None) or ()]
+    found.append(getattr(handler, "__wrapped__", None))
+    if isinstance(handler, functools.partial):
+        found.append(handler.func)
+    return [each for each in found if callable(each)]
 
 
 def mapping(value: object) -> Mapping[str, Any]:

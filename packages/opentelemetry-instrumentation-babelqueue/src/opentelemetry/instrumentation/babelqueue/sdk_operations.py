@@ -88,11 +88,12 @@ class SdkPublish(Send):
             self._enter()  # the SDK's own helper has made the span
             return call
         span = self._begin(active.tracer, given)
+        where = trace.set_span_in_context(span)
         try:
             origin = given if given.is_valid else span.get_span_context()
             headers = call.headers
             if not given.is_valid:
-                headers = {**injected(active, queue, span), **headers}
+                headers = {**injected(active, queue, where), **headers}
             trace_id = call.options.get("trace_id") or stamp_of(active, queue, origin)
             carrying = call._replace(
                 headers=headers, options={**call.options, "trace_id": trace_id}
@@ -101,7 +102,7 @@ class SdkPublish(Send):
         except BaseException:
             span.end()
             raise
-        self._enter(span)
+        self._enter(span, where)
         return carrying
 
     def _begin(self, tracer: Tracer, given: SpanContext) -> Span:

@@ -32,6 +32,7 @@ from opentelemetry.semconv.attributes.server_attributes import SERVER_ADDRESS, S
 
 __all__ = [
     "BABELQUEUE_ATTEMPTS",
+    "BABELQUEUE_JOBS",
     "BABELQUEUE_LAYOUT",
     "BABELQUEUE_OUTCOME",
     "BABELQUEUE_QUEUE_MESSAGES",
@@ -63,6 +64,7 @@ __all__ = [
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 
+BABELQUEUE_JOBS = "messaging.babelqueue.jobs"
 BABELQUEUE_URN = "messaging.babelqueue.message.urn"
 BABELQUEUE_ATTEMPTS = "messaging.babelqueue.attempts"
 BABELQUEUE_LAYOUT = "messaging.babelqueue.layout"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.instrumentation.babelqueue import semconv
 from opentelemetry.instrumentation.babelqueue.contexts import (
     Placement,
+    around,
     asked,
     created_in,
     links_to,
@@ -18,6 +18,7 @@ from opentelemetry.instrumentation.babelqueue.metrics import Instruments
 from opentelemetry.instrumentation.babelqueue.operation import Operation, captured
 from opentelemetry.instrumentation.babelqueue.processing import PLACEMENT, RECEIVED, about
 from opentelemetry.instrumentation.babelqueue.signals import Active
+from opentelemetry.instrumentation.babelqueue.telling import failing
 from opentelemetry.trace import SpanKind
 
 from babelqueue_redis.envelope import Envelope
@@ -44,8 +45,8 @@ class Settle(Operation):
 
     def __init__(self, active: Active, settling: Settling) -> None:
         """Prepare."""
-        super().__init__(active, settling.destination)
         self._settling = settling
+        super().__init__(active, settling.destination)
 
     def __enter__(self) -> None:
         """Start the span, if there is to be one."""
@@ -57,13 +58,13 @@ class Settle(Operation):
         message_id = self._settling.message_id
         told = {semconv.MESSAGING_MESSAGE_ID: message_id} if message_id else {}
         span = tracer.start_span(
-            f"{self.operation} {self._settling.destination.queue}",
+            self._told.name,
             context=place.context,
             kind=SpanKind.CLIENT,
             links=place.links,
             attributes=self._attributes(told),
         )
-        self._enter(span, place.context)
+        self._enter(span, around(span, place.context))
 
     @property
     def operation(self) -> str:  # type: ignore[override]  # it depends on the outcome
@@ -87,12 +88,10 @@ class Settle(Operation):
         if self._span.is_recording():
             asked(self._active.options.settle_hook, self._span, self._settling)
 
-    def _measure(
-        self, instruments: Instruments, seconds: float, attributes: dict[str, Any]
-    ) -> None:
+    def _measure(self, instruments: Instruments, seconds: float, failure: str) -> None:
         outcome = self._settling.outcome or self._settling.intended
-        attributes[semconv.BABELQUEUE_OUTCOME] = outcome.value
-        super()._measure(instruments, seconds, attributes)
+        attributes = {**self._told.timed, semconv.BABELQUEUE_OUTCOME: outcome.value}
+        instruments.operation_duration.record(seconds, failing(attributes, failure), self._context)
 
 
 class Receive(Operation):
@@ -121,12 +120,10 @@ class Receive(Operation):
         if reservation is not None or error is not None:
             super()._finish(error)
 
-    def _measure(
-        self, instruments: Instruments, seconds: float, attributes: dict[str, Any]
-    ) -> None:
-        super()._measure(instruments, seconds, attributes)
+    def _measure(self, instruments: Instruments, seconds: float, failure: str) -> None:
+        super()._measure(instruments, seconds, failure)
         if self._receiving.reservation is not None:
-            instruments.consumed.add(1, attributes, self._context)
+            instruments.consumed.add(1, failing(self._told.metric, failure), self._context)
 
     def _tell(self, reservation: Reservation) -> None:
         active, destination = self._active, self._receiving.destination
@@ -135,7 +132,7 @@ class Receive(Operation):
         judged = None if reservation.poison else verdict(reservation.body)
         envelope = judged if isinstance(judged, Envelope) else None
         told = captured(reservation.headers, active) | (about(envelope) if envelope else {})
-        name = f"receive {destination.queue}"
+        name = self._told.name
         trace_id = envelope.trace_id if envelope else ""
         created = created_in(
             active, destination.queue, reservation.headers, trace_id=trace_id, name=name

@@ -7,10 +7,10 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from opentelemetry import _logs, metrics, trace
+from opentelemetry import _logs, context, metrics, trace
 from opentelemetry.instrumentation.babelqueue import semconv
 from opentelemetry.instrumentation.babelqueue.config import Options
 from opentelemetry.instrumentation.babelqueue.metrics import GAUGES, Instruments
@@ -89,7 +89,9 @@ class Signals:
                 self._failed = True
                 logger.exception("there is no telemetry: a provider fails")
             return None
-        return made[2] if made[2] is not None and is_instrumentation_enabled() else None
+        if made[2] is None or (context.get_current() and not is_instrumentation_enabled()):
+            return None
+        return made[2]
 
     def _global(self, module: Any, variable: str) -> Any:  # noqa: ANN401 - a provider
         """Return a global provider, or ``None`` while it is not set.
@@ -97,9 +99,12 @@ class Signals:
         While none is set, the API's own functions look into the environment every time, which is
         most of what it would cost to have nothing to do. So look where they look first.
         """
-        if getattr(module, variable, module) is None and not self._named:
+        provider = getattr(module, variable, module)
+        if provider is None and not self._named:
             return None
-        return trace.get_tracer_provider() if module is trace else metrics.get_meter_provider()
+        if provider is None or provider is module:
+            return trace.get_tracer_provider() if module is trace else metrics.get_meter_provider()
+        return provider
 
     def logger(self) -> _logs.Logger:
         """Return the logger of events."""
@@ -120,15 +125,15 @@ class Signals:
             thread.join(FLUSH_MILLIS / 1000)
 
     def _flush(self) -> None:
-        providers: tuple[Any, ...] = (
-            self._given[0] or trace.get_tracer_provider(),
-            self._given[1] or metrics.get_meter_provider(),
-            self._given[2] or _logs.get_logger_provider(),
+        current: tuple[Callable[[], Any], ...] = (
+            trace.get_tracer_provider,
+            metrics.get_meter_provider,
+            _logs.get_logger_provider,
         )
-        for provider in providers:
-            flush = getattr(provider, "force_flush", None)
-            if flush is not None:
-                with contextlib.suppress(Exception):
+        for given, get in zip(self._given, current, strict=True):
+            with contextlib.suppress(Exception):
+                flush = getattr(given or get(), "force_flush", None)
+                if flush is not None:
                     flush(FLUSH_MILLIS)
 
     def _active_of(

@@ -7,24 +7,23 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 from opentelemetry.instrumentation.babelqueue.config import Options
-from opentelemetry.instrumentation.babelqueue.operation import common_attributes
+from opentelemetry.instrumentation.babelqueue.jobs import JobTelemetry
 from opentelemetry.instrumentation.babelqueue.processing import Processing
 from opentelemetry.instrumentation.babelqueue.publishing import PublishMany, PublishOne
-from opentelemetry.instrumentation.babelqueue.semconv import MESSAGING_OPERATION_NAME
 from opentelemetry.instrumentation.babelqueue.settling import Receive, Settle
 from opentelemetry.instrumentation.babelqueue.signals import Signals
+from opentelemetry.instrumentation.babelqueue.telling import told_of
 
-from babelqueue_redis.hooks import Hook
 from babelqueue_redis.steps import Receiving, Serving, Settling
 from babelqueue_redis.values import Delivery, Publication
 
 
-class Telemetry(Hook):
+class Telemetry(JobTelemetry):
     """Encloses what the transport does in spans and metrics."""
 
     def __init__(self, signals: Signals | None = None) -> None:
         """Record where ``signals`` say; without them, to the global providers of the moment."""
-        self.signals = signals or Signals(Options())
+        super().__init__(signals or Signals(Options()))
         self.shows_traffic = self.signals.options.redis_spans
 
     def publishing(self, publication: Publication) -> AbstractContextManager[Publication] | None:
@@ -66,8 +65,7 @@ class Serve:
     def __init__(self, signals: Signals, serving: Serving) -> None:
         """Prepare."""
         self._signals = signals
-        attributes = common_attributes(serving.destination, "", signals.options.system)
-        del attributes[MESSAGING_OPERATION_NAME]
+        attributes = told_of(serving.destination, signals.options.system)
         self._served = (attributes, serving, os.getpid())
 
     def __enter__(self) -> None:
