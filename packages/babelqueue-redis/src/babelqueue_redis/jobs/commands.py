@@ -175,7 +175,10 @@ class JobCommands:
         """Count jobs by status, all at one moment."""
         keys = tuple(self.places.values())
         return Command(
-            lua.JOBS_COUNT, keys, (), lambda reply: dict(zip(STATUSES, reply, strict=True))
+            lua.JOBS_COUNT,
+            keys,
+            (),
+            lambda reply: dict(zip(STATUSES, map(int, reply), strict=True)),
         )
 
     def cancel(self, job_id: str, now: When) -> Command[bool]:

@@ -17,7 +17,7 @@ import msgspec
 
 from babelqueue_carrier.frame import frame_value, is_utf8, unframe
 from babelqueue_redis import lua
-from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op
+from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op, octets
 from babelqueue_redis.core.settlement import Settlement
 from babelqueue_redis.errors import CommandRefusedError, ConfigurationError
 from babelqueue_redis.layouts.protocol import (
@@ -178,7 +178,7 @@ class LegacyLayout:
             if isinstance(reply, ErrorReply):
                 return Swept(refused=command.refused(reply.message))
             moved, seen, more = reply
-            return Swept(moved, seen, bool(more))
+            return Swept(int(moved), int(seen), bool(more))
 
         command = Command(lua.LEGACY_SWEEP, self._keys, args, parse, tolerant=True)
         return command
@@ -187,9 +187,9 @@ class LegacyLayout:
         if reply is None:
             return None
         stored, recoveries = reply
-        body, headers = unframe(stored)
+        body, headers = unframe(octets(stored))
         poison = None if body is stored or is_utf8(stored) else "the bytes are not UTF-8"
-        return Reservation(self.queue, body, headers, token, stored, poison, recoveries)
+        return Reservation(self.queue, body, headers, token, stored, poison, int(recoveries))
 
 
 def _nothing(_reply: Any) -> None:  # noqa: ANN401 - whatever Redis answers

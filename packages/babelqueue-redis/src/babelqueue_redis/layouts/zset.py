@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from babelqueue_redis import lua
-from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op
+from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op, octets
 from babelqueue_redis.core.settlement import Settlement
 from babelqueue_redis.errors import CommandRefusedError
 from babelqueue_redis.layouts.protocol import (
@@ -163,7 +163,7 @@ class ZsetLayout:
         def parse(reply: list[int] | ErrorReply) -> Migrated:
             if isinstance(reply, ErrorReply):
                 return Migrated(refused=command.refused(reply.message))
-            return Migrated(reply[0], bool(reply[1]))
+            return Migrated(int(reply[0]), bool(reply[1]))
 
         command = Command(lua.ZSET_MIGRATE, keys, (clock(now), size), parse, tolerant=True)
         return command
@@ -181,7 +181,7 @@ class ZsetLayout:
     def _reservation(self, token: str, reply: list[bytes] | None) -> Reservation | None:
         if reply is None:
             return None
-        job, member = reply
+        job, member = map(octets, reply)
         poison = _UNCOUNTED if job == member else None
         return Reservation(self.queue, job, {}, token, member, poison)
 
