@@ -166,6 +166,14 @@ def test_whatever_stands_in_the_keys_the_good_jobs_are_served(
     assert {"done"} == {job.status for each in good for job in [jobs.get(each)] if job}
 
 
+def test_a_job_of_any_bytes_can_be_shown(jobs: RedisJobStore, other: Other) -> None:
+    """Its ``repr`` is text that every log can write, whatever its status is."""
+    fields = dict.fromkeys(FIELDS, b"\xa8")
+    other.client.hset(other.prefix + b"job:\xff", mapping=fields)
+    job = jobs.get("\udcff")
+    assert repr(job).encode() == b"Job(\\udcff, '\\udca8', \xef\xbf\xbd, attempts 0)"
+
+
 @pytest.mark.parametrize("bad", ["\ud800", 1, b"a"], ids=ascii)
 def test_what_cannot_stand_in_redis_is_no_kind_and_no_cursor(jobs: RedisJobStore, bad: Any) -> None:
     """An error of ours says so, at the call."""

@@ -200,6 +200,9 @@ def job_of(reply: Sequence[bytes], made: type[JobT]) -> JobT | None:
     def text(name: bytes) -> str:
         return text_of(fields.get(name, b""))
 
+    def shown(name: bytes) -> str:
+        return fields.get(name, b"").decode("utf-8", "replace")
+
     def number(name: bytes, default: int = 0) -> int:
         try:
             return min(max(int(float(fields.get(name) or default)), 0), MOST)
@@ -210,7 +213,7 @@ def job_of(reply: Sequence[bytes], made: type[JobT]) -> JobT | None:
         id=text(b"id"),
         kind=text(b"kind"),
         raw=fields[b"payload"],
-        status=text(b"status"),
+        status=shown(b"status"),
         attempts=number(b"attempts"),
         max_attempts=number(b"maxAttempts", 1),
         run_at=number(b"runAt"),
@@ -218,7 +221,7 @@ def job_of(reply: Sequence[bytes], made: type[JobT]) -> JobT | None:
         updated_at=number(b"updatedAt"),
         locked_at=number(b"lockedAt"),
         locked_by=text(b"lockedBy"),
-        last_error=fields.get(b"lastError", b"").decode("utf-8", "replace"),
+        last_error=shown(b"lastError"),
         idempotency_key=text(b"idempotencyKey"),
         headers=_headers(fields.get(b"headers", b"")),
         token=text(b"claimToken"),
