@@ -87,6 +87,19 @@ def chaos(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """Bytes that a coverage-guided fuzzer thinks of, for a minute: ``nox -s fuzz [-- OPTIONS]``."""
+    install(session, "fuzz")
+    found = session.create_tmp()
+    options = session.posargs or ["-max_total_time=60"]
+    session.run(
+        *("python", "-m", "tests.chaos.fuzz", f"-artifact_prefix={found}/", *options),
+        *(found, "tests/golden"),
+        env={"PYTHONPATH": "examples"},
+    )
+
+
+@nox.session
 def crashes(session: nox.Session) -> None:
     """Mixed workers that are killed all the time: ``nox -s crashes [-- MESSAGES]``."""
     install(session, "tests")

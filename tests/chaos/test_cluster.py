@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
-import redis.asyncio
 
 from babelqueue_redis import (
     ConfigurationError,
@@ -19,31 +17,10 @@ from babelqueue_redis import (
     RedisPublisher,
     RedisQueue,
 )
-from kit.redis_server import any_binary
 from tests.support.cluster import Cluster, cluster_in
 from tests.support.running import running
 from tests.support.shells import Shell
 from tests.support.waiting import eventually
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three masters."""
-    if any_binary() is None:
-        pytest.skip("no Redis binary")
-    with cluster_in(tmp_path_factory.mktemp("cluster")) as made:
-        yield made
-
-
-@pytest.fixture
-def client_of(kind: str) -> Callable[[int], Any]:
-    """Make a cluster client of the kind that knows one node."""
-
-    def make(port: int) -> Any:
-        made: Any = redis.RedisCluster if kind == "sync" else redis.asyncio.RedisCluster
-        return made(host="127.0.0.1", port=port)
-
-    return make
 
 
 @pytest.mark.parametrize("start", [0, 1, 2])
@@ -126,22 +103,6 @@ def test_a_tag_may_be_in_the_prefix(
     shell.make("publisher", client, "orders", **options).publish("urn:a", {})
     consumer = shell.make("consumer", client, "orders", {"urn:a": lambda _: None}, **options)
     assert consumer.poll(1) is Outcome.ACKED
-
-
-def test_jobs_with_a_tag_in_their_prefix_are_claimed_and_done(
-    cluster: Cluster, client_of: Callable[[int], Any], shell: Shell, queue: str
-) -> None:
-    """Whichever node the client knows; without a tag the store is refused."""
-    client = client_of(cluster.nodes[0].port)
-    with pytest.raises(ConfigurationError, match="hash tag"):
-        shell.make("job_store", client)
-    for start, node in enumerate(cluster.nodes):
-        store = shell.make("job_store", client_of(node.port), key_prefix=f"{{{queue}{start}}}:")
-        store.enqueue_many([("mail", {"n": 1}), ("mail", {"n": 2})])
-        claimed = store.claim_due(5, "worker", 30)
-        assert [job.payload["n"] for job in claimed] == [1, 2]
-        assert all(store.complete(job) for job in claimed)
-        assert store.count_by_status()["done"] == 2
 
 
 @pytest.mark.long

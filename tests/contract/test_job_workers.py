@@ -23,6 +23,7 @@ from babelqueue_redis import (
     BabelQueueError,
     ClaimedJob,
     ConfigurationError,
+    ConnectionLostError,
     Job,
     JobRegistry,
     JobWorker,
@@ -677,6 +678,55 @@ def test_a_handler_that_ended_as_its_worker_broke_off_is_settled(jobs: RedisJobS
     with pytest.raises(ZeroDivisionError):
         worker.run(should_continue)
     assert status_of(jobs, job_id) == "done"
+
+
+@pytest.mark.parametrize("kind", ["sync", "aio"])
+def test_a_handler_that_returns_while_jobs_are_given_back_is_settled(
+    kind: str, redis_url: str, prefix: str, jobs: RedisJobStore
+) -> None:
+    """As long as its own job is not given back yet, the end of its handler counts."""
+    ids = jobs.enqueue_many([("first", 1), ("second", 1)])
+    registry, may_end, lost = JobRegistry(), threading.Event(), threading.Event()
+    registry.job("first")(lambda payload: None)
+    registry.job("second")(lambda payload: may_end.wait(60))
+    options: dict[str, Any] = {"concurrency": 2, "poll_interval": 0.01, "shutdown_timeout": 0}
+
+    def lose() -> bool:
+        """Tell whether the link breaks: until the worker has to end, with one job to settle."""
+        if not lost.is_set():
+            lost.set()
+            msg = "lost"
+            raise ConnectionLostError(msg)
+        may_end.set()
+        return True
+
+    async def work() -> int:
+        async with AsyncRedisJobStore(redis_url, key_prefix=prefix) as store:
+            worker, complete = AsyncJobWorker(store, registry, **options), store.complete
+
+            async def completing(job: ClaimedJob) -> bool:
+                lose()
+                if job.kind == "first":
+                    await asyncio.to_thread(eventually, lambda: worker._ended)
+                return await complete(job)
+
+            store.complete = completing  # type: ignore[assignment,method-assign]
+            return await worker.run(lambda: not lost.is_set())
+
+    if kind == "aio":
+        asyncio.run(work())
+    else:
+        worker, complete = JobWorker(jobs, registry, **options), jobs.complete
+
+        def completing(job: ClaimedJob) -> bool:
+            lose()
+            if job.kind == "first":
+                eventually(lambda: not worker._ended.empty())
+            return complete(job)
+
+        jobs.complete = completing  # type: ignore[assignment,method-assign]
+        worker.run(lambda: not lost.is_set())
+    assert [status_of(jobs, job_id) for job_id in ids] == ["done", "done"]
 
 
 def test_a_success_that_cannot_be_settled_is_kept_until_it_can(

@@ -541,8 +541,9 @@ def test_bad_input_is_an_error_at_the_call_and_stores_nothing(
 @pytest.mark.parametrize("bad", [None, 1, b"a", "a\0b", "\ud800"], ids=ascii)
 def test_what_is_no_text_is_no_id_and_no_kind(jobs: RedisJobStore, bad: Any) -> None:
     """An error of ours says so, at the call."""
-    calls: list[Callable[[Any], object]] = [jobs.get, jobs.cancel, jobs.retry]
-    calls.append(lambda kind: jobs.claim_due(1, "w", 60, [kind]))
+    calls: list[Callable[[Any], object]] = [lambda kind: jobs.claim_due(1, "w", 60, [kind])]
+    if bad != "a\0b":  # another program's id may be that
+        calls += [jobs.get, jobs.cancel, jobs.retry]
     for call in calls:
         with pytest.raises(ConfigurationError, match="must be text"):
             call(bad)

@@ -21,6 +21,7 @@ from babelqueue_redis import (
     RedisJobStore,
 )
 from kit.redis_server import free_port
+from tests.support.server import Client
 from tests.support.spans import Spans
 
 
@@ -236,6 +237,21 @@ def test_a_refused_payload_and_an_ended_run_are_told_by_their_span(
         "process slow": ("dead_lettered", f"{errors}HandlerTimeoutError"),
         "process canceled": ("expired", f"{errors}LeaseLostError"),
     }
+
+
+def test_an_id_that_is_no_utf_8_can_be_exported(
+    spans: Spans, client: Client, kind: str, redis_url: str, prefix: str
+) -> None:
+    """Another program's job runs, and no exporter chokes on its name."""
+    job_id = b"\xff"
+    fields = {"id": job_id, "kind": "a", "payload": 1, "status": "pending"}
+    client.hset(prefix.encode() + b"job:" + job_id, mapping=fields)
+    client.zadd(f"{prefix}due", {job_id: 1})
+    work(kind, redis_url, prefix, registry_of(lambda _: None))
+    (taken,) = spans.all
+    assert taken.attributes is not None
+    assert taken.attributes["messaging.message.id"] == "\\udcff"
+    assert client.hget(prefix.encode() + b"job:" + job_id, "status") == b"done"
 
 
 def test_run_once_makes_a_root_span(spans: Spans, jobs: RedisJobStore, redis_url: str) -> None:

@@ -1,4 +1,4 @@
-"""A TCP proxy that can cut the link before a reply, answer itself, or lead elsewhere."""
+"""A TCP proxy that can cut the link before a reply, hold replies back, or lead elsewhere."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._pattern: bytes | None = None
         self._cuts = 0
+        self._held: bytes | None = None
+        self._may_pass = threading.Event()
         self.seen: list[bytes] = []
         self.is_loading = False
         self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}{parts.path}"
@@ -26,6 +28,15 @@ class Proxy:
     def cut_before_the_reply_to(self, pattern: bytes, times: int = 1) -> None:
         """Let the next requests that hold ``pattern`` through, and close instead of replying."""
         self._pattern, self._cuts = pattern, times
+
+    def hold_the_reply_to(self, pattern: bytes) -> None:
+        """Let the next request that holds ``pattern`` through, and keep what its link answers."""
+        self._may_pass.clear()
+        self._held = pattern
+
+    def let_go(self) -> None:
+        """Send on what was held back."""
+        self._may_pass.set()
 
     def lead_to(self, url: str) -> None:
         """Connect whoever comes from now on to another server."""
@@ -37,7 +48,8 @@ class Proxy:
         return sum(pattern in request for request in self.seen)
 
     def close(self) -> None:
-        """Accept nobody any more."""
+        """Accept nobody any more, and hold nothing back."""
+        self._may_pass.set()
         self._listener.close()
 
     def _accept(self) -> None:
@@ -47,9 +59,10 @@ class Proxy:
                 threading.Thread(target=self._serve, args=(inner,), daemon=True).start()
 
     def _serve(self, inner: socket.socket) -> None:
-        muted = threading.Event()
+        muted, late = threading.Event(), threading.Event()
         with contextlib.suppress(OSError), inner, socket.create_connection(self._target) as outer:
-            pump = threading.Thread(target=self._pump_back, args=(outer, inner, muted), daemon=True)
+            ends = (outer, inner, muted, late)
+            pump = threading.Thread(target=self._pump_back, args=ends, daemon=True)
             pump.start()
             while request := inner.recv(1 << 20):
                 self.seen.append(request)
@@ -60,6 +73,9 @@ class Proxy:
                 if cut:
                     self._cuts -= 1
                     muted.set()
+                if self._held is not None and self._held in request:
+                    self._held = None
+                    late.set()
                 outer.sendall(request)
                 if cut:
                     # The server closes its side after ours, once it has run the command.
@@ -68,10 +84,16 @@ class Proxy:
                     return
 
     def _pump_back(
-        self, outer: socket.socket, inner: socket.socket, muted: threading.Event
+        self,
+        outer: socket.socket,
+        inner: socket.socket,
+        muted: threading.Event,
+        late: threading.Event,
     ) -> None:
         with contextlib.suppress(OSError):
             while reply := outer.recv(1 << 20):
+                if late.is_set():
+                    self._may_pass.wait()
                 if not muted.is_set():
                     inner.sendall(reply)
             if not muted.is_set():

@@ -12,7 +12,12 @@ from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
 from babelqueue_redis.checks import check_timeout
 from babelqueue_redis.cluster import Nodes, connection_of, is_cluster, is_moved
 from babelqueue_redis.core.command import Command, ErrorReply
-from babelqueue_redis.errors import CommandRefusedError, ConfigurationError, ConnectionLostError
+from babelqueue_redis.errors import (
+    BabelQueueError,
+    CommandRefusedError,
+    ConfigurationError,
+    ConnectionLostError,
+)
 from babelqueue_redis.settings import ConsumerOptions
 
 T = TypeVar("T")
@@ -125,15 +130,27 @@ def result_of(command: Command[T], reply: Any) -> T:  # noqa: ANN401 - bytes, in
 
     Raises:
         CommandRefusedError: It is an error that the command does not tolerate.
+        ConnectionLostError: It is no reply to this command: a proxy's, say.
     """
     if not isinstance(reply, ResponseError):
-        return command.parse(reply)
+        return _parsed(command, reply)
     message = str(reply).partition(", with args")[0]  # an unknown command's arguments follow
     if is_moved(reply):
         message = f"the key is on another node of a cluster ({message}): pass a RedisCluster"
     if command.tolerant:
-        return command.parse(ErrorReply(message))
+        return _parsed(command, ErrorReply(message))
     raise CommandRefusedError(command.refused(message)) from reply
+
+
+def _parsed(command: Command[T], reply: Any) -> T:  # noqa: ANN401 - as above
+    try:
+        return command.parse(reply)
+    except BabelQueueError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a parser makes of something odd
+        # Its text may quote a payload.
+        msg = f"the answer to {command.name} is none ({type(error).__name__}); it may have run"
+    raise ConnectionLostError(msg, sent=True)
 
 
 def shows_a_demoted_master(replies: list[Any]) -> bool:

@@ -94,6 +94,7 @@ class AsyncJobWorker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._runs: list[Running] = []
+        self._handled = 0
         self._running = self._stopping = self._signalled = self._hurrying = False
 
     async def run(self, should_continue: Callable[[], bool] | None = None) -> int:
@@ -101,7 +102,8 @@ class AsyncJobWorker:
 
         Called in the main thread, it handles SIGTERM and SIGINT: no further job is claimed, and
         handlers may go on for ``shutdown_timeout``; after that, or on a second signal, their jobs
-        are given back. When Redis is away it waits, and goes on when Redis is back.
+        are given back, and run again: so does one whose handler returns in that very moment. When
+        Redis is away it waits, and goes on when Redis is back.
 
         Args:
             should_continue: Asked before every claim; a false answer ends the run like a signal.
@@ -117,7 +119,7 @@ class AsyncJobWorker:
         if self._running:
             msg = "run() is running already: use a worker for each task"
             raise BabelQueueError(msg)
-        self._running, handled = True, 0
+        self._running, self._handled = True, 0
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
         agenda = Agenda(self._options, time.monotonic())
         serving = Serving(self._store.server, from_threads(self._store.count_by_status))
@@ -128,14 +130,14 @@ class AsyncJobWorker:
                         await self._work(agenda, should_continue or (lambda: True))
                         if self._is_over(agenda):
                             break
-                        handled += await self._settle_ended(agenda)
+                        await self._settle_ended(agenda)
                 finally:  # before any hook takes its time: nothing extends the leases any more
-                    handled += await whole(self._give_back(agenda))
+                    await whole(self._give_back(agenda))
         finally:
             self._runs, self._loop = [], None
             self._running = self._stopping = self._signalled = self._hurrying = False
             await self._store.close()
-        return handled
+        return self._handled
 
     def stop(self) -> None:
         """End :meth:`run` after the jobs that run. Safe from any thread and from handlers."""
@@ -215,7 +217,7 @@ class AsyncJobWorker:
         self._ended.append((running, error))
         self._wake.set()
 
-    async def _settle_ended(self, agenda: Agenda) -> int:
+    async def _settle_ended(self, agenda: Agenda) -> None:
         """Wait until a handler has ended or something else is to be done; settle what ended."""
         claims = not self._stopping and len(self._runs) < self._options.concurrency
         wait = max(agenda.next(self._runs, claims=claims) - time.monotonic(), 0)
@@ -225,10 +227,8 @@ class AsyncJobWorker:
         finally:
             alarm.cancel()
         self._wake.clear()
-        ended = self._taken_note()
-        for running in ended:
+        for running in self._taken_note():
             await self._settle(running, agenda)
-        return len(ended)
 
     def _taken_note(self) -> list[Running]:
         """Return the jobs whose handlers ended; how they did is kept, whatever is awaited next."""
@@ -238,6 +238,7 @@ class AsyncJobWorker:
                 running.is_over, running.error, running.deadline = True, error, 0
                 ended.append(running)
         self._ended.clear()
+        self._handled += len(ended)
         return ended
 
     async def _settle(self, running: Running, agenda: Agenda) -> None:
@@ -247,8 +248,7 @@ class AsyncJobWorker:
             running.deadline = agenda.resume_at
             return
         try:
-            draw = entropy.draw()
-            settled = await settling(self._store, run, error, self._options, draw)
+            settled = await settling(self._store, run, error, self._options, entropy.draw())
         except TransportError as lost:
             postpone(running, lost, agenda, time.monotonic())
             return
@@ -273,25 +273,25 @@ class AsyncJobWorker:
         time_is_up = self._hurrying or time.monotonic() >= agenda.end_at
         return self._stopping and (time_is_up or not self._runs)
 
-    async def _give_back(self, agenda: Agenda) -> int:
+    async def _give_back(self, agenda: Agenda) -> None:
         """Settle what ended, a last time; give back the jobs whose handlers did not end in time."""
         agenda.resume_at = 0
-        ended = self._taken_note()
+        self._taken_note()
+        over = [each for each in self._runs if each.is_over]
+        while over:
+            for running in over:
+                await self._settle(running, agenda)
+            over = self._taken_note()  # meanwhile: those are not to run again
         left = abandon(self._runs)
         for task in self._tasks:
             task.cancel()
-        for running in [each for each in self._runs if each.is_over]:
-            await self._settle(running, agenda)
         try:
-            lasted: bool | None = not left or await self._store.release(
-                *(running.run.job for running in left)
-            )
+            lasted: bool | None = not left or await self._store.release(*left)
         except TransportError:
             lasted = None
         report_end(self._runs, lasted=lasted)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_FAREWELL)
-        return len(ended)
 
     def _on_signal(self) -> None:
         self._hurrying = self._signalled

@@ -41,6 +41,17 @@ class ErrorReply(msgspec.Struct, frozen=True):
     message: str
 
 
+def octets(reply: object) -> bytes:
+    """Return a reply, or a part of one, that has to be bytes.
+
+    Raises:
+        TypeError: It is none; a driver makes an error of ours of it.
+    """
+    if not isinstance(reply, bytes):
+        raise TypeError
+    return reply
+
+
 class Command(msgspec.Struct, Generic[T], frozen=True):
     """One command.
 
@@ -60,11 +71,16 @@ class Command(msgspec.Struct, Generic[T], frozen=True):
     tolerant: bool = False
     blocks: bool = False
 
+    @property
+    def name(self) -> str:
+        """What it is called in errors."""
+        return self.verb.name if isinstance(self.verb, Script) else self.verb
+
     def refused(self, message: str) -> str:
         """Return what to tell when Redis answered with an error."""
-        name = self.verb.name if isinstance(self.verb, Script) else self.verb
         hint = _ONE_SLOT if "same slot" in message else ""
-        return f"Redis refused {name} on {', '.join(map(str, self.keys))}: {message}{hint}"
+        keys = (k if isinstance(k, str) else k.decode(errors="backslashreplace") for k in self.keys)
+        return f"Redis refused {self.name} on {', '.join(keys)}: {message}{hint}"
 
     def wire(self, *, load: bool = False) -> tuple[Arg, ...]:
         """Return what to send.

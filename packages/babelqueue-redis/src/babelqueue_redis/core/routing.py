@@ -80,25 +80,41 @@ def resolve(handler: Callable[..., Any], *, awaits: bool = False) -> Handler:
             when called (a generator function, or a coroutine function that is not awaited), or
             cannot be inspected.
     """
-    wanted = (
-        "a handler takes (envelope), (envelope, raw) or (envelope, raw, headers); "
-        f"{getattr(handler, '__qualname__', repr(handler))} "
-    )
+    wanted = "a handler takes (envelope), (envelope, raw) or (envelope, raw, headers)"
+    arity, is_coroutine = called_with(handler, _ALL_ARGUMENTS, wanted, awaits=awaits)
+    return Handler(_with_three_arguments(handler, arity), is_coroutine)
+
+
+def called_with(
+    handler: Callable[..., Any], most: int, wanted: str, *, awaits: bool = True
+) -> tuple[int, bool]:
+    """Return with how many arguments to call a handler, and whether it is a coroutine function.
+
+    Args:
+        handler: What was given for one.
+        most: How many arguments there are.
+        wanted: What handlers take, for the errors.
+        awaits: Whether a coroutine function will do.
+
+    Raises:
+        TypeError: It cannot be called with any of them, or would not run when called.
+    """
+    what = f"{wanted}; {getattr(handler, '__qualname__', repr(handler))} "
     if not callable(handler):
-        raise TypeError(wanted + "is not callable")
+        raise TypeError(what + "is not callable")
     is_coroutine = is_kind(inspect.iscoroutinefunction, handler)
     if is_coroutine and not awaits:
-        raise TypeError(wanted + "is a coroutine function: use AsyncRedisConsumer")
+        raise TypeError(what + "is a coroutine function: use AsyncRedisConsumer")
     if any(is_kind(kind, handler) for kind in _GENERATORS):
-        raise TypeError(wanted + "is a generator function: it would not run when called")
+        raise TypeError(what + "is a generator function: it would not run when called")
     try:
         signature = inspect.signature(handler)
     except ValueError as error:
-        raise TypeError(wanted + "has no signature to read: wrap it in a function") from error
-    arity = _arity(list(signature.parameters.values()))
+        raise TypeError(what + "has no signature to read: wrap it in a function") from error
+    arity = _arity(list(signature.parameters.values()), most)
     if arity is None:
-        raise TypeError(wanted + f"takes {signature}")
-    return Handler(_with_three_arguments(handler, arity), is_coroutine)
+        raise TypeError(what + f"takes {signature}")
+    return arity, is_coroutine
 
 
 def is_kind(kind: Callable[[object], bool], handler: Callable[..., Any]) -> bool:
@@ -106,15 +122,15 @@ def is_kind(kind: Callable[[object], bool], handler: Callable[..., Any]) -> bool
     return kind(handler) or kind(type(handler).__call__)
 
 
-def _arity(parameters: list[inspect.Parameter]) -> int | None:
+def _arity(parameters: list[inspect.Parameter], most: int) -> int | None:
     """Return how many arguments to pass, or ``None`` when the handler does not fit."""
     required = [p for p in parameters if p.default is p.empty]
     if any(p.kind is p.KEYWORD_ONLY for p in required):
         return None
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return _ALL_ARGUMENTS
+        return most
     arity = sum(p.kind in _POSITIONAL for p in required)
-    return arity if 0 < arity <= _ALL_ARGUMENTS else None
+    return arity if 0 < arity <= most else None
 
 
 def _with_three_arguments(handler: Callable[..., Any], arity: int) -> Callable[..., Any]:

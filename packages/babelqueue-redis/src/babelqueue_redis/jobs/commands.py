@@ -27,7 +27,16 @@ from babelqueue_redis import lua
 from babelqueue_redis.core.command import Arg, Command, Op
 from babelqueue_redis.errors import ConfigurationError, TransportError
 from babelqueue_redis.jobs.options import JobStoreOptions, When, check_text, epoch_ms
-from babelqueue_redis.jobs.values import STATUSES, ClaimedJob, Job, JobT, NewJob, job_of
+from babelqueue_redis.jobs.values import (
+    STATUSES,
+    ClaimedJob,
+    Job,
+    JobT,
+    NewJob,
+    bytes_of,
+    job_of,
+    text_of,
+)
 
 CHUNK = 500
 """How many jobs one script call looks at, at most."""
@@ -67,7 +76,7 @@ class JobCommands:
             args += (job.id, job.kind, job.payload, due, job.max_attempts)
             args += (job.idempotency_key, headers)
         keys = (self._due, self._job, self._idempotency, self._kinds)
-        return Command(lua.JOBS_ENQUEUE, keys, tuple(args), lambda ids: [i.decode() for i in ids])
+        return Command(lua.JOBS_ENQUEUE, keys, tuple(args), lambda ids: [text_of(i) for i in ids])
 
     def claim(  # noqa: PLR0913, PLR0917 - a claim's own
         self,
@@ -94,18 +103,17 @@ class JobCommands:
             most = min(limit - len(jobs), CHUNK)
             args = (clock_of(now), lease, worker_id, token, most, rank, CHUNK, *wanted)
             try:
-                (reply,) = yield (Command(lua.JOBS_CLAIM, keys, args, same),)
+                ((rank, found),) = yield (Command(lua.JOBS_CLAIM, keys, args, _claimed),)
             except TransportError:
                 if jobs:
                     break  # they are claimed: whoever asked must know
                 raise
-            rank, *found = reply
-            jobs += jobs_of(found, ClaimedJob)
+            jobs += found
         return jobs
 
     def extend(self, job: ClaimedJob, lease: int, now: When) -> Command[bool]:
         """Give a claim a new lease; the result is ``False`` when the claim is over."""
-        keys = (self._claimed, f"{self._job}{job.id}")
+        keys = (self._claimed, self._hash(job.id))
         args = (clock_of(now), *_claim_of(job), lease)
         return Command(lua.JOBS_EXTEND, keys, args, bool)
 
@@ -150,41 +158,50 @@ class JobCommands:
         keys = (self._claimed, self._due, self._dead, self._kinds, self._job, self._idempotency)
         reaped, more = 0, 1
         while more:
-            (reply,) = yield (Command(lua.JOBS_REAP, keys, (clock_of(now), CHUNK), same),)
-            reaped, more = reaped + reply[0], reply[1]
+            args = (clock_of(now), CHUNK)
+            ((count, more),) = yield (Command(lua.JOBS_REAP, keys, args, two_numbers),)
+            reaped += count
         yield from self._purge(now)
         return reaped
 
     def get(self, job_id: str) -> Command[Job | None]:
         """Read one job."""
-        key = f"{self._job}{check_text('job_id', job_id)}"
-        return Command("HGETALL", (key,), (), lambda reply: job_of(reply, Job))
+        named = (b"id", bytes_of("job_id", job_id))
+        return Command(
+            "HGETALL", (self._hash(job_id),), (), lambda reply: job_of((*reply, *named), Job)
+        )
 
     def count(self) -> Command[dict[str, int]]:
         """Count jobs by status, all at one moment."""
         keys = tuple(self.places.values())
         return Command(
-            lua.JOBS_COUNT, keys, (), lambda reply: dict(zip(STATUSES, reply, strict=True))
+            lua.JOBS_COUNT,
+            keys,
+            (),
+            lambda reply: dict(zip(STATUSES, map(int, reply), strict=True)),
         )
 
     def cancel(self, job_id: str, now: When) -> Command[bool]:
         """Cancel a job; the result is ``False`` when it is finished or unknown."""
         shared = (self._due, self._claimed, self._canceled, self._kinds)
-        keys = (*shared, f"{self._job}{check_text('job_id', job_id)}", self._idempotency)
-        return Command(lua.JOBS_CANCEL, keys, (clock_of(now), job_id), bool)
+        keys = (*shared, self._hash(job_id), self._idempotency)
+        return Command(lua.JOBS_CANCEL, keys, (clock_of(now), bytes_of("job_id", job_id)), bool)
 
     def retry(self, job_id: str, now: When) -> Command[bool]:
         """Make a finished job due; ``False`` when it is none, or a newer one holds its key."""
-        check_text("job_id", job_id)
         places = (self._due, self._done, self._dead, self._canceled)
         keys = (*places, self._kinds, self._job, self._idempotency)
-        return Command(lua.JOBS_RETRY, keys, (clock_of(now), job_id), bool)
+        return Command(lua.JOBS_RETRY, keys, (clock_of(now), bytes_of("job_id", job_id)), bool)
+
+    def _hash(self, job_id: str) -> bytes:
+        return self._job.encode() + bytes_of("job_id", job_id)
 
     def _settle(self, job: ClaimedJob, finished: str, args: tuple[Arg, ...]) -> Command[bool]:
-        keys: tuple[str, ...] = (self._claimed, f"{self._job}{job.id}", self._due)
+        keys: tuple[str | bytes, ...] = (self._claimed, self._hash(job.id), self._due)
         keys = (*keys, finished, self._kinds)
         if job.idempotency_key:
-            keys = (*keys, f"{self._idempotency}{job.idempotency_key}")
+            held = bytes_of("idempotency_key", job.idempotency_key)
+            keys = (*keys, self._idempotency.encode() + held)
         return Command(lua.JOBS_SETTLE, keys, args, bool)
 
     def _purge(self, now: When) -> Op[None]:
@@ -205,7 +222,8 @@ def clock_of(moment: When) -> Arg:
 
 
 def _claim_of(job: ClaimedJob) -> tuple[Arg, ...]:
-    return (job.id, job.token, job.locked_by, job.locked_at)
+    texts = (bytes_of(name, getattr(job, name)) for name in ("id", "token", "locked_by"))
+    return (*texts, job.locked_at)
 
 
 def jobs_of(replies: Sequence[Any], made: type[JobT]) -> list[JobT]:
@@ -213,6 +231,12 @@ def jobs_of(replies: Sequence[Any], made: type[JobT]) -> list[JobT]:
     return [job for reply in replies if (job := job_of(reply, made)) is not None]
 
 
-def same(reply: Any) -> Any:  # noqa: ANN401 - whatever Redis answers
-    """Return the reply as it is."""
-    return reply
+def two_numbers(reply: Sequence[Any]) -> tuple[int, int]:
+    """Return a reply of two."""
+    one, other = reply
+    return int(one), int(other)
+
+
+def _claimed(reply: Sequence[Any]) -> tuple[int, list[ClaimedJob]]:
+    rank, *found = reply
+    return int(rank), jobs_of(found, ClaimedJob)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,7 +9,7 @@ import msgspec
 
 from babelqueue_carrier.headers import ASCII_WHITESPACE
 from babelqueue_redis.core.payloads import Convert, converter
-from babelqueue_redis.core.routing import is_kind
+from babelqueue_redis.core.routing import called_with
 from babelqueue_redis.errors import ConfigurationError, PayloadError, PoisonError
 from babelqueue_redis.jobs.options import check_text
 from babelqueue_redis.jobs.values import ClaimedJob
@@ -18,9 +17,8 @@ from babelqueue_redis.strict_json import read
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_GENERATORS = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
-_WANTED = "a job's handler takes (payload) or (payload, job); {!r} {}"
+_ARGUMENTS = ("payload", "job")
+_WANTED = "a job's handler takes (payload) or (payload, job)"
 
 
 class JobHandler(msgspec.Struct, frozen=True):
@@ -148,18 +146,5 @@ _ANY = msgspec.json.Decoder()
 
 
 def _resolved(function: Callable[..., Any]) -> JobHandler:
-    if not callable(function):
-        raise TypeError(_WANTED.format(function, "is not callable"))
-    if any(is_kind(kind, function) for kind in _GENERATORS):
-        raise TypeError(_WANTED.format(function, "would not run when called"))
-    try:
-        signature = inspect.signature(function)
-    except ValueError as error:
-        raise TypeError(_WANTED.format(function, "has no signature to read")) from error
-    parameters = signature.parameters.values()
-    required = [p for p in parameters if p.default is p.empty and p.kind in _POSITIONAL]
-    keywords = [p for p in parameters if p.default is p.empty and p.kind is p.KEYWORD_ONLY]
-    if len(required) not in (1, 2) or keywords:
-        raise TypeError(_WANTED.format(function, f"takes {signature}"))
-    awaits = is_kind(inspect.iscoroutinefunction, function)
-    return JobHandler(function, len(required) == 2, awaits)  # noqa: PLR2004 - payload and job
+    arity, awaits = called_with(function, len(_ARGUMENTS), _WANTED)
+    return JobHandler(function, arity == len(_ARGUMENTS), awaits)

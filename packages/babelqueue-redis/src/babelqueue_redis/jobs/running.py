@@ -124,12 +124,12 @@ def postpone(running: Running, lost: TransportError, agenda: Agenda, now: float)
     running.deadline = agenda.resume_at
 
 
-def abandon(runs: list[Running]) -> list[Running]:
-    """Note that the worker ends before the handlers of those that run, and return them."""
+def abandon(runs: list[Running]) -> list[ClaimedJob]:
+    """Note that the worker ends before the handlers of those that run, and return their jobs."""
     left = [running for running in runs if not running.is_over]
     for running in left:
         running.run.ended = ShutdownError("the worker ended before the handler did")
-    return left
+    return [running.run.job for running in left]
 
 
 def report_end(runs: list[Running], *, lasted: bool | None) -> None:

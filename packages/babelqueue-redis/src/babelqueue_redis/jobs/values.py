@@ -7,7 +7,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from babelqueue_redis.errors import LeaseLostError, PayloadError, ShutdownError
+from babelqueue_redis.errors import (
+    ConfigurationError,
+    LeaseLostError,
+    PayloadError,
+    ShutdownError,
+)
 from babelqueue_redis.jobs.options import MOST
 from babelqueue_redis.values import Destination, Outcome
 
@@ -54,6 +59,9 @@ class NewJob(msgspec.Struct, frozen=True):
 class Job(msgspec.Struct, frozen=True):
     """A job as it stands in the store. Times are epoch milliseconds.
 
+    Ids, kinds and keys that another program wrote may hold bytes that are no UTF-8. Those are lone
+    surrogates here, as in Python's file names, and what they were again on their way to Redis.
+
     Attributes:
         id: Its id.
         kind: What kind of job it is.
@@ -98,13 +106,13 @@ class Job(msgspec.Struct, frozen=True):
         try:
             return msgspec.json.decode(self.raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            msg = f"the payload of job {self.id} ({self.kind!r}) is not JSON: {error}"
+            msg = f"the payload of job {printable(self.id)} ({self.kind!r}) is not JSON: {error}"
             raise PayloadError(msg) from error
 
     def __repr__(self) -> str:
         """Leave the payload and the headers out."""
-        kind = type(self).__name__
-        return f"{kind}({self.id}, {self.kind!r}, {self.status}, attempts {self.attempts})"
+        what, which = type(self).__name__, printable(self.id)
+        return f"{what}({which}, {self.kind!r}, {self.status}, attempts {self.attempts})"
 
 
 class ClaimedJob(Job, frozen=True):
@@ -155,13 +163,44 @@ class JobRun(msgspec.Struct, eq=False):
         return isinstance(self.ended, PayloadError)
 
 
+def printable(text: str) -> str:
+    """Return text of a job as logs and exporters of spans can write it."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def text_of(stored: bytes) -> str:
+    """Return bytes of the store as text, which :func:`bytes_of` makes the same bytes of."""
+    return stored.decode("utf-8", "surrogateescape")
+
+
+def bytes_of(option: str, text: object) -> bytes:
+    """Return text that names something in the store as the bytes it stands there as.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    try:
+        if isinstance(text, str):
+            return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        pass
+    msg = f"{option} must be text that can stand in Redis, not {text!r}"
+    raise ConfigurationError(msg)
+
+
 def job_of(reply: Sequence[bytes], made: type[JobT]) -> JobT | None:
-    """Return the job of an ``HGETALL`` reply; ``None`` when there is none, or not all of it."""
+    """Return the job of an ``HGETALL`` reply; ``None`` when there is none, or not all of it.
+
+    What comes last of two fields of one name counts.
+    """
     fields = dict(zip(reply[::2], reply[1::2], strict=True))
     if not fields.keys() >= {b"kind", b"payload"}:
         return None
 
     def text(name: bytes) -> str:
+        return text_of(fields.get(name, b""))
+
+    def shown(name: bytes) -> str:
         return fields.get(name, b"").decode("utf-8", "replace")
 
     def number(name: bytes, default: int = 0) -> int:
@@ -174,7 +213,7 @@ def job_of(reply: Sequence[bytes], made: type[JobT]) -> JobT | None:
         id=text(b"id"),
         kind=text(b"kind"),
         raw=fields[b"payload"],
-        status=text(b"status"),
+        status=shown(b"status"),
         attempts=number(b"attempts"),
         max_attempts=number(b"maxAttempts", 1),
         run_at=number(b"runAt"),
@@ -182,7 +221,7 @@ def job_of(reply: Sequence[bytes], made: type[JobT]) -> JobT | None:
         updated_at=number(b"updatedAt"),
         locked_at=number(b"lockedAt"),
         locked_by=text(b"lockedBy"),
-        last_error=text(b"lastError"),
+        last_error=shown(b"lastError"),
         idempotency_key=text(b"idempotencyKey"),
         headers=_headers(fields.get(b"headers", b"")),
         token=text(b"claimToken"),

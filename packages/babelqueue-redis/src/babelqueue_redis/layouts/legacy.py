@@ -17,7 +17,7 @@ import msgspec
 
 from babelqueue_carrier.frame import frame_value, is_utf8, unframe
 from babelqueue_redis import lua
-from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op
+from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op, octets
 from babelqueue_redis.core.settlement import Settlement
 from babelqueue_redis.errors import CommandRefusedError, ConfigurationError
 from babelqueue_redis.layouts.protocol import (
@@ -112,7 +112,7 @@ class LegacyLayout:
             args += (done.token, done.stored, int(done.recoveries > 0))
 
         def parse(reply: list[Any]) -> Taken:
-            acked = [flag == 1 for flag in reply[1]]
+            acked = [flag == 1 for flag, _ in zip(reply[1], ended, strict=True)]
             if reply[0]:
                 return Taken(acked)
             pairs = zip(reply[2::2], reply[3::2], strict=True)
@@ -223,16 +223,17 @@ class LegacyLayout:
             if isinstance(reply, ErrorReply):
                 return Swept(refused=command.refused(reply.message))
             moved, seen, more = reply
-            return Swept(moved, seen, bool(more))
+            return Swept(int(moved), int(seen), bool(more))
 
         command = Command(lua.LEGACY_SWEEP, self._keys, args, parse, tolerant=True)
         return command
 
     def _reservation(self, token: str, stored: bytes, recoveries: int) -> Reservation:
-        body, headers = unframe(stored)
+        body, headers = unframe(octets(stored))
         poison = None if body is stored or is_utf8(stored) else "the bytes are not UTF-8"
-        alone = self._alone != "" and recoveries >= int(self._alone)
-        return Reservation(self.queue, body, headers, token, stored, poison, recoveries, alone)
+        count = int(recoveries)
+        alone = self._alone != "" and count >= int(self._alone)
+        return Reservation(self.queue, body, headers, token, stored, poison, count, alone)
 
 
 def _nothing(_reply: Any) -> None:  # noqa: ANN401 - whatever Redis answers

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from babelqueue_redis import lua
-from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op
+from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op, octets
 from babelqueue_redis.core.settlement import Settlement
 from babelqueue_redis.errors import CommandRefusedError
 from babelqueue_redis.layouts.protocol import (
@@ -114,7 +114,7 @@ class ZsetLayout:
         args = (clock(now), self._lease, count, LARGEST_BATCH, self._alone, looking)
 
         def parse(reply: list[Any]) -> Taken:
-            acked = [flag == 1 for flag in reply[1]]
+            acked = [flag == 1 for flag, _ in zip(reply[1], ended, strict=True)]
             if reply[0]:
                 return Taken(acked)
             jobs = zip(reply[2::3], reply[3::3], reply[4::3], strict=True)
@@ -202,7 +202,7 @@ class ZsetLayout:
         def parse(reply: list[int] | ErrorReply) -> Migrated:
             if isinstance(reply, ErrorReply):
                 return Migrated(refused=command.refused(reply.message))
-            return Migrated(reply[0], bool(reply[1]))
+            return Migrated(int(reply[0]), bool(reply[1]))
 
         command = Command(lua.ZSET_MIGRATE, keys, (clock(now), size), parse, tolerant=True)
         return command
@@ -218,8 +218,9 @@ class ZsetLayout:
         return bool(moved)
 
     def _reservation(self, token: str, job: bytes, member: bytes, alone: int) -> Reservation:
-        poison = _UNCOUNTED if alone < 0 else None
-        return Reservation(self.queue, job, {}, token, member, poison, alone=alone > 0)
+        poison = _UNCOUNTED if int(alone) < 0 else None
+        body, stored = octets(job), octets(member)
+        return Reservation(self.queue, body, {}, token, stored, poison, alone=alone > 0)
 
 
 def _nothing(_reply: Any) -> None:  # noqa: ANN401 - whatever Redis answers

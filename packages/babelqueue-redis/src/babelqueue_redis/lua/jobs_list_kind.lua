@@ -8,16 +8,20 @@
 -- ARGV[4]  1 to read the jobs, 0 only to remove members whose job has vanished
 --
 -- Reply: {member, the fields of a job, …}; the next page begins after that member, which is '' at
--- the end. A member whose job has vanished is removed.
+-- the end. A member whose job has vanished, or is of another kind by now, is removed. A job's own
+-- field id may be missing or wrong: the right one follows the others.
 
 local members = redis.call('ZRANGEBYLEX', KEYS[1], ARGV[1], ARGV[2], 'LIMIT', 0, ARGV[3])
 local reply = {#members == tonumber(ARGV[3]) and members[#members] or ''}
 for _, member in ipairs(members) do
   local id = string.match(member, '%z(.*)$') or ''
-  if type(redis.pcall('HGET', KEYS[2] .. id, 'kind')) ~= 'string' then
+  local kind = redis.pcall('HGET', KEYS[2] .. id, 'kind')
+  if type(kind) ~= 'string' or kind .. '\0' .. id ~= member then
     redis.call('ZREM', KEYS[1], member)
   elseif ARGV[4] == '1' then
-    reply[#reply + 1] = redis.call('HGETALL', KEYS[2] .. id)
+    local job = redis.call('HGETALL', KEYS[2] .. id)
+    job[#job + 1], job[#job + 2] = 'id', id
+    reply[#reply + 1] = job
   end
 end
 return reply

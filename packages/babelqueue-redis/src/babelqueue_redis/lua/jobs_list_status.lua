@@ -9,7 +9,8 @@
 -- ARGV[5]  the id after which to begin, among those of that score
 --
 -- Reply: {score, id, the fields of a job, …}; the next page begins after that score and id. The
--- score is '' at the end. An id whose job has vanished is removed.
+-- score is '' at the end. An id whose job has vanished is removed. A job's own field id may be
+-- missing or wrong: the right one follows the others.
 
 local rank = 0
 if ARGV[4] ~= '' then
@@ -30,7 +31,9 @@ for at = 1, #ids, 2 do
   if not kind then
     redis.call('ZREM', KEYS[1], id)
   elseif status == ARGV[1] and (ARGV[2] == '' or kind == ARGV[2]) then
-    reply[#reply + 1] = redis.call('HGETALL', KEYS[2] .. id)
+    local job = redis.call('HGETALL', KEYS[2] .. id)
+    job[#job + 1], job[#job + 2] = 'id', id
+    reply[#reply + 1] = job
   end
 end
 if #ids == 2 * tonumber(ARGV[3]) then

@@ -1,4 +1,5 @@
--- Put jobs into the index that their status names, and into no other.
+-- Put jobs into the index that their status names, and into no other: those whose keys one step of
+-- a scan finds. Said in a script, it asks the node of a cluster that has them.
 --
 -- KEYS[1]  due, a sorted set of ids by runAt
 -- KEYS[2]  claimed, a sorted set of ids by the end of their lease
@@ -8,9 +9,11 @@
 -- KEYS[6]  kinds, a sorted set of <kind>\0<id>
 -- KEYS[7]  what the key of a job begins with
 -- ARGV[1]  now, epoch ms; '' asks the server's clock
--- ARGV[2…]  the ids
+-- ARGV[2]  where the scan goes on; 0 is its beginning
+-- ARGV[3]  the pattern of the jobs' keys
+-- ARGV[4]  how many keys to look at, about
 --
--- Reply: how many jobs were not where they belong.
+-- Reply: {where the scan goes on, or 0 at its end, how many jobs were not where they belong}.
 
 local now = ARGV[1]
 if now == '' then
@@ -24,8 +27,9 @@ for _, place in pairs(places) do
 end
 redis.call('ZREM', KEYS[6], '\0no member, but a write that is allowed at maxmemory')
 local changed = 0
-for at = 2, #ARGV do
-  local id = ARGV[at]
+local scanned = redis.call('SCAN', ARGV[2], 'MATCH', ARGV[3], 'COUNT', ARGV[4])
+for _, key in ipairs(scanned[2]) do
+  local id = string.sub(key, #KEYS[7] + 1)
   local kind, payload, status, run_at, updated_at =
     unpack(redis.pcall('HMGET', KEYS[7] .. id, 'kind', 'payload', 'status', 'runAt', 'updatedAt'))
   if kind and payload and places[status] then
@@ -43,4 +47,4 @@ for at = 2, #ARGV do
     changed = changed + (moves > 0 and 1 or 0)
   end
 end
-return changed
+return {scanned[1], changed}

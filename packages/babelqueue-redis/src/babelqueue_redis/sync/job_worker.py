@@ -103,7 +103,8 @@ class JobWorker:
 
         Called in the main thread, it handles SIGTERM and SIGINT: no further job is claimed, and
         handlers may go on for ``shutdown_timeout``; after that, or on a second signal, their jobs
-        are given back. When Redis is away it waits, and goes on when Redis is back.
+        are given back, and run again: so does one whose handler returns in that very moment. When
+        Redis is away it waits, and goes on when Redis is back.
 
         Args:
             should_continue: Asked before every claim; a false answer ends the run like a signal.
@@ -243,8 +244,7 @@ class JobWorker:
             running.deadline = agenda.resume_at
             return
         try:
-            draw = entropy.draw()
-            settled = settling(self._store, run, error, self._options, draw)
+            settled = settling(self._store, run, error, self._options, entropy.draw())
         except TransportError as lost:
             postpone(running, lost, agenda, time.monotonic())
             return
@@ -268,14 +268,12 @@ class JobWorker:
     def _give_back(self, agenda: Agenda) -> int:
         """Settle what ended, a last time; give back the jobs whose handlers did not end in time."""
         agenda.resume_at = 0
-        settled = self._settle_those_that_ended(agenda)
         for running in [each for each in self._runs if each.is_over]:
             self._settle(running, agenda)
+        settled = self._settle_those_that_ended(agenda)  # last: those are not to run again
         left = abandon(self._runs)
         try:
-            lasted: bool | None = not left or self._store.release(
-                *(running.run.job for running in left)
-            )
+            lasted: bool | None = not left or self._store.release(*left)
         except TransportError:
             lasted = None
         report_end(self._runs, lasted=lasted)

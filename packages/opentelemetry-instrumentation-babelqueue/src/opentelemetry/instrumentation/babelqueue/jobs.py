@@ -21,7 +21,7 @@ from opentelemetry.instrumentation.babelqueue.signals import Active, Signals
 from opentelemetry.trace import SpanKind
 
 from babelqueue_redis.hooks import Hook
-from babelqueue_redis.jobs.values import JobRun, NewJob
+from babelqueue_redis.jobs.values import JobRun, NewJob, printable
 
 
 class JobTelemetry(Hook):
@@ -133,7 +133,7 @@ class ProcessJob(Process):
             self._enter()
         else:
             about = {
-                semconv.MESSAGING_MESSAGE_ID: job.id,
+                semconv.MESSAGING_MESSAGE_ID: printable(job.id),
                 semconv.BABELQUEUE_ATTEMPTS: job.attempts,
                 **captured(job.headers, active),
             }
