@@ -13,6 +13,7 @@ from babelqueue_redis import entropy, hooks
 from babelqueue_redis.aio.driver import Driver
 from babelqueue_redis.aio.heartbeat import Heartbeat
 from babelqueue_redis.aio.shutdown import Shutdown
+from babelqueue_redis.core.pulse import Pulse
 from babelqueue_redis.core.routing import check_result, prepared
 from babelqueue_redis.core.stored import Counts
 from babelqueue_redis.errors import (
@@ -129,6 +130,7 @@ class Worker:
         self._running = False
         self._stopping = False
         self._outages = 0
+        self.pulse = Pulse(options)
 
     def stop(self) -> None:
         """Ask the loop to end. A request made before :meth:`run` ends that run at once."""
@@ -156,6 +158,7 @@ class Worker:
                     if outcome is Outcome.RELEASED:
                         await self._driver.sleep(_PAUSE_AFTER_RELEASE)
         finally:
+            self.pulse.end()
             self._running = self._stopping = self._lane.interrupted = False
             await self._driver.close()
             await self._heartbeat.close()
@@ -172,11 +175,13 @@ class Worker:
                 await self._adopt()
             reservation = await take(lambda: self._stopping or self._is_to_adopt())
             self._note_recovery()
+            self.pulse.beat(self._driver.monotonic())
             if reservation is None:
                 return None
             if self._stopping:
                 await give_back(reservation)
                 return None
+            self.pulse.busy(self._driver.monotonic())
             return await handle(reservation)
         except SettlementError as error:
             logger.error("%s", error)  # noqa: TRY400 - expected, and it says all there is to say
@@ -222,6 +227,7 @@ class Worker:
 
     async def _wait_out(self, error: TransportError) -> None:
         """Wait before the next try; say once per outage that there is one."""
+        self.pulse.outage(self._driver.monotonic())
         if self._outages == 0:
             logger.error("queue %r cannot be served for now: %s", self._options.queue, error)
         await self._driver.close()  # the name may lead to another server by then

@@ -227,6 +227,14 @@ class RedisConsumer:
         """End :meth:`run` after the current message. Safe from any thread and from handlers."""
         self._worker.stop()
 
+    @property
+    def healthy(self) -> bool:
+        """Whether :meth:`run` goes on and Redis answered within 15 s, or a handler runs.
+
+        A handler counts for as long as its reservation may be extended. Ask from any thread.
+        """
+        return self._worker.pulse.alive(self._driver.monotonic())
+
     def close(self) -> None:
         """Close the connection of this thread or loop; a later call opens a new one."""
         self._heartbeat.close()

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from babelqueue_redis import entropy, hooks
+from babelqueue_redis.core.pulse import Pulse
 from babelqueue_redis.core.routing import check_result, prepared
 from babelqueue_redis.errors import (
     BabelQueueError,
@@ -91,6 +92,7 @@ class Worker:
         self._running = False
         self._stopping = False
         self._outages = 0
+        self.pulse = Pulse(options)
 
     def stop(self) -> None:
         """Ask the loop to end. A request made before :meth:`run` ends that run at once."""
@@ -125,6 +127,7 @@ class Worker:
                     if outcome is Outcome.RELEASED:
                         self._driver.sleep(_PAUSE_AFTER_RELEASE)
         finally:
+            self.pulse.end()
             self._running = self._stopping = self._lane.interrupted = False
             self._driver.close()
             self._heartbeat.close()
@@ -141,11 +144,13 @@ class Worker:
                 self._adopt()
             reservation = take(lambda: self._stopping or self._is_to_adopt())
             self._note_recovery()
+            self.pulse.beat(self._driver.monotonic())
             if reservation is None:
                 return None
             if self._stopping:
                 give_back(reservation)
                 return None
+            self.pulse.busy(self._driver.monotonic())
             return handle(reservation)
         except SettlementError as error:
             logger.error("%s", error)  # noqa: TRY400 - expected, and it says all there is to say
@@ -180,6 +185,7 @@ class Worker:
 
     def _wait_out(self, error: TransportError) -> None:
         """Wait before the next try; say once per outage that there is one."""
+        self.pulse.outage(self._driver.monotonic())
         if self._outages == 0:
             logger.error("queue %r cannot be served for now: %s", self._options.queue, error)
         self._driver.close()  # the name may lead to another server by then
