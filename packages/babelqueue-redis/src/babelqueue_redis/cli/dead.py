@@ -17,7 +17,9 @@ from babelqueue_redis.sync.queue import RedisQueue
 
 dead_letters = typer.Typer(help="Look at dead letters, move them back, remove them.")
 
-Queue = Annotated[str, typer.Argument(help="The queue they come from, or their own, QUEUE.dlq.")]
+Queue = Annotated[
+    str, typer.Argument(help="Whose they are; or their own, QUEUE.dlq.", metavar="QUEUE")
+]
 Dead = Annotated[str, typer.Option("--dead-letter-queue", help="Theirs, if not QUEUE.dlq.")]
 _CHUNK = 100
 
@@ -45,7 +47,7 @@ def list_(
 def show(
     ctx: typer.Context,
     queue: Queue,
-    message_id: Annotated[str, typer.Argument(help="Its id, or the beginning of it.")],
+    message_id: Annotated[str, typer.Argument(help="Its id, or how it begins.", metavar="ID")],
     *,
     dead_letter_queue: Dead = "",
 ) -> None:

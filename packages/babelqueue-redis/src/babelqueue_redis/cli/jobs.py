@@ -66,7 +66,7 @@ def list_(
 
 
 @jobs.command("show")
-def show(ctx: typer.Context, job_id: str) -> None:
+def show(ctx: typer.Context, job_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
     """Show a job whole, with its payload."""
     session: Session = ctx.obj
     with session.store() as store:

@@ -16,6 +16,7 @@ from babelqueue_redis.core.stored import StoredMessage
 from babelqueue_redis.errors import TransportError
 from babelqueue_redis.sync.queue import RedisQueue
 
+Queue = Annotated[str, typer.Argument(metavar="QUEUE")]
 Full = Annotated[bool, typer.Option("--full", help="All of long bodies.")]
 _WINDOWS = (50, 1000)
 """How many of the newest messages a look reads; the larger one when all of the first were new."""
@@ -33,7 +34,7 @@ class State(str, enum.Enum):
 
 def peek(
     ctx: typer.Context,
-    queue: str,
+    queue: Queue,
     *,
     n: Annotated[int, typer.Option("-n", help="How many at most.", min=1, max=1000)] = 10,
     state: Annotated[State, typer.Option(help="Which ones.")] = State.ready,
@@ -61,7 +62,7 @@ def write_all(
 
 def tail(
     ctx: typer.Context,
-    queue: str,
+    queue: Queue,
     *,
     n: Annotated[int, typer.Option("-n", help="Begin with so many old ones.", min=0)] = 0,
     interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.01)] = 0.1,

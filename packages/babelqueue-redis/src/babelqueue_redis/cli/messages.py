@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import time
 from typing import Any
 
@@ -68,7 +69,11 @@ def write_message(output: Output, message: StoredMessage, *, full: bool = False)
         output.line(("  dead     ", "dim"), (shown(dead.reason), "red"), f"  {why} (from {source})")
     if message.poison:
         output.line(("  poison   ", "dim"), (shown(message.poison), "red"))
-    output.line(("  body     ", "dim"), cut(message.body, full=full))
+    if envelope is None:
+        output.line(("  body     ", "dim"), cut(message.body, full=full))
+    else:
+        data = json.dumps(envelope.data, ensure_ascii=False, separators=(",", ":"))
+        output.line(("  data     ", "dim"), cut(data, full=full))
 
 
 def cut(value: str | bytes, *, full: bool) -> str:

@@ -24,9 +24,11 @@ _BATCH_BYTES = 1 << 22
 
 def publish(  # noqa: PLR0913 - one parameter per option
     ctx: typer.Context,
-    queue: str,
-    urn: str,
-    data: Annotated[str | None, typer.Argument(help="A JSON object; - reads it.")] = None,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE")],
+    urn: Annotated[str, typer.Argument(metavar="URN")],
+    data: Annotated[
+        str | None, typer.Argument(help="A JSON object; - reads it.", metavar="[DATA|-]")
+    ] = None,
     *,
     file: Annotated[Path | None, typer.Option(help="Where the data is.", metavar="PATH")] = None,
     many: Annotated[
@@ -43,11 +45,7 @@ def publish(  # noqa: PLR0913 - one parameter per option
     if data is None and file is None and not many:
         msg = "there is no data: give a JSON object, - to read it from stdin, or --file PATH"
         raise ConfigurationError(msg)
-    options: dict[str, Any] = {
-        "headers": _headers(header or []),
-        "trace_id": trace_id,
-        "delay": delay,
-    }
+    options: dict[str, Any] = {"headers": _headers(header), "trace_id": trace_id, "delay": delay}
     with session.publisher(queue) as publisher, _source(data, file) as source:
         if many:
             count = _publish_lines(session.output, publisher, urn, source, options)
@@ -125,9 +123,9 @@ def _object(text: bytes, what: str) -> dict[str, Any]:
     return value
 
 
-def _headers(words: list[str]) -> dict[str, str]:
+def _headers(words: list[str] | None) -> dict[str, str]:
     headers = {}
-    for word in words:
+    for word in words or ():
         name, is_pair, value = word.partition("=")
         if not is_pair or not name:
             msg = "--header wants name=value"

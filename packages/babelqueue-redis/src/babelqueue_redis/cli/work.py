@@ -26,7 +26,9 @@ _SHUTDOWN = 30.0
 
 def worker(  # noqa: PLR0913 - one parameter per option
     ctx: typer.Context,
-    target: Annotated[str, typer.Argument(help="A mapping of handlers, or a ready consumer.")],
+    target: Annotated[
+        str, typer.Argument(help="A mapping of handlers, or a consumer.", metavar="MODULE:NAME")
+    ],
     *,
     queue: Annotated[
         str, typer.Option("--queue", "-q", help="Which one; several by priority: high,default.")
