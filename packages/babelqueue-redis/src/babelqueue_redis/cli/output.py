@@ -40,7 +40,9 @@ class Output:
 
     def document(self, value: object) -> None:
         """Write one JSON document, on one line, in ASCII: it survives any terminal."""
-        sys.stdout.write(json.dumps(value) + "\n")
+        rest = memoryview(json.dumps(value).encode() + b"\n")
+        while rest:  # with PYTHONUNBUFFERED, a write may end early, and Python would not mind
+            rest = rest[sys.stdout.buffer.write(rest) :]
         sys.stdout.flush()
 
     def result(self, value: object, text: str) -> None:

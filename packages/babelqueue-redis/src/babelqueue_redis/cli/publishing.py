@@ -27,7 +27,7 @@ def publish(  # noqa: PLR0913 - one parameter per option
     queue: Annotated[str, typer.Argument(metavar="QUEUE")],
     urn: Annotated[str, typer.Argument(metavar="URN")],
     data: Annotated[
-        str | None, typer.Argument(help="A JSON object; - reads it.", metavar="[DATA|-]")
+        str | None, typer.Argument(help="A JSON object; - reads it.", metavar="DATA|-")
     ] = None,
     *,
     file: Annotated[Path | None, typer.Option(help="Where the data is.", metavar="PATH")] = None,
