@@ -11,6 +11,8 @@ from babelqueue_redis.cli.children import Child
 
 CANNOT_RUN = 2
 """The exit code of a child that will never run: starting it again is of no use."""
+_ENDED_AS_ASKED = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+"""How a child ends by SIGTERM: working, starting, and starting a little later."""
 _LOOK_EVERY = 0.1
 _GRACE = 5.0
 """Seconds after ``shutdown_timeout`` that a child has to be gone."""
@@ -94,7 +96,7 @@ class Supervisor:
 
     def _note(self, child: Child, code: int) -> None:
         if self._asked:
-            self._code = max(self._code, int(code != 0))
+            self._code = max(self._code, int(code not in _ENDED_AS_ASKED))
         elif child.kill_at is not None:  # it was reloaded
             child.due = 0.0
         elif code != CANNOT_RUN:
