@@ -199,8 +199,17 @@ def test_on_a_cluster_a_queue_needs_a_hash_tag(cli: Cli, tmp_path: Path) -> None
     with cluster_in(tmp_path) as cluster:
         url = f"redis://127.0.0.1:{cluster.nodes[0].port}"
         answer = cli("doctor", "orders", "--json", url=url)
-        assert answer.code == 1
-        assert status(by_name(answer.document)["orders: cluster"]) == "problem"
+        assert (answer.code, answer.document["checks"][0]["fix"]) == (1, "add --cluster")
+        cli("publish", "{orders}", "urn:a", "{}", "--cluster", url=url)
+        answer = cli("doctor", "orders", "{orders}", "--json", "--cluster", url=url)
+        found = by_name(answer.document)
+        assert status(found["orders: cluster"]) == "problem"
+        assert status(found["commands"]) == status(found["{orders}: reservations"]) == "ok"
+        counted = cli("stats", "{orders}", "--cluster", "--json", url=url).document
+        assert counted["queues"][0]["ready"] == 1
+        assert cli("stats", "--cluster", url=url).code == 2
+        assert cli("stats", "orders", "--cluster", url=url).code == 2
+        assert cli("stats", "{q}", "--cluster", url="redis://127.0.0.1:1/0").code == 3
 
 
 @pytest.mark.parametrize(

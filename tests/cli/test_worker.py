@@ -271,8 +271,8 @@ def test_a_handler_may_finish_when_the_parent_is_told_to_stop(
     worker = start("worker", "tasks:handlers", "-q", queue, "--processes", "2")
     RedisPublisher(redis_url, queue).publish("urn:a", {"n": 1, "sleep": 2})
     eventually(lambda: "handled 1" in notes())
-    end(worker, signal.SIGINT)
-    assert worker.returncode == 0
+    told = end(worker, signal.SIGINT)
+    assert worker.returncode == 0, told
     assert "done 1" in notes()
 
 
@@ -286,8 +286,8 @@ def test_a_second_signal_interrupts_handlers(
     idle_and_busy = set(children(worker))
     worker.send_signal(signal.SIGTERM)
     eventually(lambda: len(set(filter(alive, idle_and_busy))) == 1)
-    end(worker)
-    assert worker.returncode == 0
+    told = end(worker)
+    assert worker.returncode == 0, told
     assert cli("stats", queue, "--json").document["queues"][0]["ready"] == 1
 
 

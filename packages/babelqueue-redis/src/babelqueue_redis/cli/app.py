@@ -20,7 +20,7 @@ from babelqueue_redis.errors import BabelQueueError, ConnectionLostError, Transp
 
 USAGE, NO_REDIS, REFUSED, INTERRUPTED, BROKEN_PIPE, TERMINATED = 2, 3, 4, 130, 141, 143
 _VALUES = ("--url", "--layout", "--key-prefix")
-_FLAGS = ("--json",)
+_FLAGS = ("--json", "--cluster")
 
 
 class Layout(str, enum.Enum):
@@ -71,7 +71,7 @@ app.add_typer(jobs.jobs, name="jobs")
 
 
 @app.callback()
-def frame(
+def frame(  # noqa: PLR0913 - one parameter per option
     ctx: typer.Context,
     *,
     url: Annotated[
@@ -85,10 +85,13 @@ def frame(
             show_default=False,
         ),
     ] = None,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="The URL is of a node of a Redis Cluster.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Results as JSON, for scripts.")] = False,
 ) -> None:
     """Keep the global options."""
-    ctx.obj = Session(url, layout.value, key_prefix, Output(json=json))
+    ctx.obj = Session(url, layout.value, key_prefix, Output(json=json), is_cluster=cluster)
 
 
 def run() -> None:
@@ -96,12 +99,19 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a TextIOWrapper
     signal.signal(signal.SIGTERM, _terminate)
-    app(prog_name="bq-redis")
+    try:
+        app(prog_name="bq-redis")
+    except _Terminated:
+        sys.exit(TERMINATED)
+
+
+class _Terminated(BaseException):
+    """SIGTERM came: an exception of its own, so that no module's end is taken for it."""
 
 
 def _terminate(_number: int, _frame: object) -> NoReturn:
     """End as an exception does, so that what is open is closed."""
-    raise SystemExit(TERMINATED)
+    raise _Terminated
 
 
 def _hoisted(args: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated
@@ -56,8 +57,10 @@ def _checks(session: Session, queues: list[str] | None) -> Iterator[Check]:
     first = queues[0] if queues else f"{session.queue_prefix}queue"
     prefix = session.queue_prefix if session.layout == "zset" and queues else ""
     probe = f"{prefix}{first}:bq-doctor:{entropy.new_token()}"
+    if info(driver, "cluster").get("cluster_enabled") == "1" and not session.is_cluster:
+        yield Check("cluster", PROBLEM, "this is one node of a cluster", "add --cluster")
+        return
     yield from check_server(driver, probe)
-    on_cluster = info(driver, "cluster").get("cluster_enabled") == "1"
     try:
         names = queue_names(session, queues)
     except CommandRefusedError as error:
@@ -65,8 +68,12 @@ def _checks(session: Session, queues: list[str] | None) -> Iterator[Check]:
         names = []
     for name in names:
         framed = session.layout == "legacy"
-        operations = session.operations(name)
-        yield from check_queue(driver, name, operations, on_cluster=on_cluster, framed=framed)
+        if session.is_cluster and not re.search(r"\{[^}]+\}", name):
+            told = f"{shown(name)}: cluster"
+            detail = "its keys lie on several nodes"
+            yield Check(told, PROBLEM, detail, f"a hash tag in its name: {{{shown(name)}}}")
+            continue
+        yield from check_queue(driver, name, session.operations(name), framed=framed)
     yield from check_telemetry()
     driver.close()
 

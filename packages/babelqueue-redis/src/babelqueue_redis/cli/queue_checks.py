@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -19,7 +18,7 @@ _SAMPLE = 500
 
 
 def check_queue(
-    driver: Driver, name: str, operations: Operations, *, on_cluster: bool, framed: bool
+    driver: Driver, name: str, operations: Operations, *, framed: bool
 ) -> Iterator[Check]:
     """Look at a queue; what is wrong with its keys ends the look."""
     label = shown(name)
@@ -27,10 +26,6 @@ def check_queue(
     if wrong:
         fix = "no command works on it: another program uses the key, or the layout is another one"
         yield Check(f"{label}: keys", PROBLEM, "; ".join(wrong), fix)
-        return
-    if on_cluster and not re.search(r"\{[^}]+\}", name):
-        detail = "its keys lie on several nodes of the cluster"
-        yield Check(f"{label}: cluster", PROBLEM, detail, f"a hash tag in its name: {{{label}}}")
         return
     try:
         yield _reservations(driver, label, operations)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from urllib.parse import urlsplit
 
 from babelqueue_redis.cli.output import Output, shown
 from babelqueue_redis.layouts.operations import Operations
+from babelqueue_redis.redis_py import cluster_client
 from babelqueue_redis.settings import ConsumerOptions
-from babelqueue_redis.sync.driver import Driver
+from babelqueue_redis.sync.driver import Client, Driver
 from babelqueue_redis.sync.job_store import RedisJobStore
 from babelqueue_redis.sync.publisher import RedisPublisher
 from babelqueue_redis.sync.queue import RedisQueue
@@ -25,12 +27,19 @@ class Session:
         layout: ``legacy`` or ``zset``.
         key_prefix: ``None`` is the default, of queues or of jobs.
         output: Where to write.
+        is_cluster: Whether the URL is of a node of a cluster.
     """
 
     url: str
     layout: str
     key_prefix: str | None
     output: Output
+    is_cluster: bool = False
+
+    @functools.cached_property
+    def client(self) -> Client:
+        """What queues are made with: the URL, or a client of the cluster."""
+        return cluster_client(self.url) if self.is_cluster else self.url
 
     @property
     def queue_prefix(self) -> str:
@@ -45,7 +54,7 @@ class Session:
     def queue(self, name: str, dead_letter_queue: str = "") -> RedisQueue:
         """Return an operator's view of a queue."""
         return RedisQueue(
-            self.url,
+            self.client,
             name,
             layout=self.layout,
             key_prefix=self.queue_prefix,
@@ -54,7 +63,7 @@ class Session:
 
     def publisher(self, name: str) -> RedisPublisher:
         """Return a publisher."""
-        return RedisPublisher(self.url, name, layout=self.layout, key_prefix=self.queue_prefix)
+        return RedisPublisher(self.client, name, layout=self.layout, key_prefix=self.queue_prefix)
 
     def operations(self, name: str) -> Operations:
         """Return what can be asked of a queue, for a driver."""
@@ -63,13 +72,13 @@ class Session:
 
     def driver(self) -> Driver:
         """Return a driver, for commands that are no queue's."""
-        return Driver(self.url)
+        return Driver(self.client)
 
     def store(self) -> RedisJobStore:
         """Return the job store."""
         if self.key_prefix is None:
-            return RedisJobStore(self.url)
-        return RedisJobStore(self.url, key_prefix=self.key_prefix)
+            return RedisJobStore(self.client)
+        return RedisJobStore(self.client, key_prefix=self.key_prefix)
 
 
 def redacted(url: str) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from babelqueue_redis.cli.output import shown
 from babelqueue_redis.cli.session import Session
-from babelqueue_redis.errors import TransportError
+from babelqueue_redis.errors import ConfigurationError, TransportError
 from babelqueue_redis.layouts.discovery import find_queues
 from babelqueue_redis.sync.queue import RedisQueue
 
@@ -47,6 +47,9 @@ def queue_names(session: Session, given: list[str] | None) -> list[str]:
     """Return the queues that were named, or all that can be found."""
     if given:
         return given
+    if session.is_cluster:
+        msg = "on a cluster, name the queues: they are looked for on one server only"
+        raise ConfigurationError(msg)
     driver = session.driver()
     try:
         return driver.run(find_queues(session.layout, session.queue_prefix))

@@ -23,6 +23,7 @@ from babelqueue_redis import (
 from babelqueue_redis.cli.session import Session
 from babelqueue_redis.core.routing import is_kind
 from babelqueue_redis.errors import ConfigurationError
+from babelqueue_redis.redis_py import cluster_client
 
 _READY_MADE = (RedisConsumer, AsyncRedisConsumer, JobWorker, AsyncJobWorker)
 
@@ -114,7 +115,8 @@ def _consumer(
     made: Any = AsyncRedisConsumer if awaits else RedisConsumer
     layout: dict[str, Any] = {"layout": session.layout, "key_prefix": session.queue_prefix}
     try:
-        consumers = [made(session.url, each, handlers, **layout, **options) for each in queues]
+        client = cluster_client(session.url, awaits=awaits) if session.is_cluster else session.url
+        consumers = [made(client, each, handlers, **layout, **options) for each in queues]
     except TypeError as error:  # of a handler
         raise ConfigurationError(str(error)) from error
     if len(consumers) == 1:
