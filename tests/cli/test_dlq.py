@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import json
+import signal
+
 import pytest
 
 from babelqueue_redis import RedisConsumer, RedisPublisher
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, Start
 from tests.support.handlers import fail
 from tests.support.marks import both_layouts
+from tests.support.server import Client
+from tests.support.waiting import eventually
 
 ALL = ["urn:a", "urn:b", "urn:a"]
 
@@ -65,6 +70,29 @@ def test_a_redrive_is_told_to_people(cli: Cli, queue: str, ids: list[str]) -> No
     """How many, and in a dry run which."""
     assert f"{ids[0]}  urn:a  → {queue}" in cli("dlq", "redrive", queue, "--dry-run").out
     assert cli("dlq", "redrive", queue, "--limit", "1").out == "moved 1\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
+def test_a_redrive_that_is_interrupted_loses_nothing(
+    start: Start, cli: Cli, client: Client, queue: str, number: int
+) -> None:
+    """It tells how far it was; each message is in one place, and the next one goes on."""
+    template = (
+        '{"job":"urn:a","trace_id":"t","data":{},"meta":{"id":"%d","queue":"%s"},"attempts":1'
+    )
+    block = ',"dead_letter":{"reason":"failed","original_queue":"%s"}}'
+    letters = [template % (n, queue) + block % queue for n in range(30_000)]
+    client.rpush(f"{queue}.dlq", *letters)
+    process = start("dlq", "redrive", queue)
+    eventually(lambda: client.llen(queue) > 100)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert b"before that" in err
+    assert client.llen(queue) + client.llen(f"{queue}.dlq") == len(letters)
+    cli("dlq", "redrive", queue)
+    moved = [json.loads(each)["meta"]["id"] for each in client.lrange(queue, 0, -1)]
+    assert moved == [str(n) for n in range(30_000)]
 
 
 def test_a_purge_wants_a_yes(cli: Cli, queue: str, ids: list[str]) -> None:

@@ -80,22 +80,23 @@ def redrive(  # noqa: PLR0913 - one parameter per option
     session: Session = ctx.obj
     output = session.output
     select = _with_urn(set(urn)) if urn else None
-    so_far = Redriven((), {})
+    so_far = 0
     with _opened(session, queue, dead_letter_queue) as source:
         total = source.counts().dead
         try:
             with output.progress("looked at", total) as tell:
 
-                def progress(done: Redriven) -> None:
+                def progress(moved: int, left: int) -> None:
                     nonlocal so_far
-                    so_far = done
-                    tell(len(done.moved) + sum(done.left.values()))
+                    so_far = moved
+                    tell(moved + left)
 
-                so_far = source.redrive(to, limit, select, dry_run=dry_run, progress=progress)
+                done = source.redrive(to, limit, select, dry_run=dry_run, progress=progress)
         except BaseException:
-            output.note(f"moved {len(so_far.moved)} before that, or up to {_CHUNK} more")
+            if not dry_run:
+                output.note(f"moved {so_far} before that, or up to {_CHUNK} more")
             raise
-    _write_redriven(output, _base(queue), so_far, dry_run=dry_run)
+    _write_redriven(output, _base(queue), done, dry_run=dry_run)
 
 
 @dead_letters.command("purge")

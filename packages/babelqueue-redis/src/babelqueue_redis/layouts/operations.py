@@ -179,6 +179,11 @@ class Walk:
         return self._unseen == 0 or len(self._moved) == self._wish.limit
 
     @property
+    def counts(self) -> tuple[int, int]:
+        """How many moved so far, and how many stay."""
+        return len(self._moved), sum(self._left.values())
+
+    @property
     def result(self) -> Redriven:
         """What was done so far."""
         return Redriven(tuple(self._moved), dict(self._left))
@@ -216,5 +221,5 @@ class Walk:
     def __str__(self) -> str:
         """Tell how far it is."""
         verb = "would move" if self._wish.dry_run else "moved"
-        left = sum(self._left.values())
-        return f"redrive of {self._wish.source!r}: {verb} {len(self._moved)}, left {left} in place"
+        moved, left = self.counts
+        return f"redrive of {self._wish.source!r}: {verb} {moved}, left {left} in place"

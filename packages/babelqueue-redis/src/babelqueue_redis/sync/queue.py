@@ -100,7 +100,7 @@ class RedisQueue:
         select: Select | None = None,
         *,
         dry_run: bool = False,
-        progress: Callable[[Redriven], object] | None = None,
+        progress: Callable[[int, int], object] | None = None,
     ) -> Redriven:
         """Move dead letters back to the queues they came from, the oldest first.
 
@@ -117,7 +117,7 @@ class RedisQueue:
             select: Called with each :class:`~babelqueue_redis.StoredMessage` that could go back;
                 a false answer leaves it.
             dry_run: Move nothing, and return what would be done.
-            progress: Called now and then with what was done so far.
+            progress: Called now and then with how many moved and how many stayed so far.
 
         Returns:
             Which messages went where, and how many stayed for which reason.
@@ -133,7 +133,7 @@ class RedisQueue:
             self._driver.run(walk.step())
             logger.info("%s", walk)
             if progress is not None:
-                progress(walk.result)
+                progress(*walk.counts)
         return walk.result
 
     def close(self) -> None:
