@@ -77,10 +77,8 @@ def test_a_redrive_that_is_interrupted_loses_nothing(
     start: Start, cli: Cli, client: Client, queue: str, number: int
 ) -> None:
     """It tells how far it was; each message is in one place, and the next one goes on."""
-    template = (
-        '{"job":"urn:a","trace_id":"t","data":{},"meta":{"id":"%d","queue":"%s"},"attempts":1'
-    )
-    block = ',"dead_letter":{"reason":"failed","original_queue":"%s"}}'
+    template = '{"job":"urn:a","trace_id":"t","data":{},"meta":{"id":"%d","queue":"%s"},'
+    block = '"attempts":1,"dead_letter":{"reason":"failed","original_queue":"%s"}}'
     letters = [template % (n, queue) + block % queue for n in range(30_000)]
     client.rpush(f"{queue}.dlq", *letters)
     process = start("dlq", "redrive", queue)

@@ -191,7 +191,7 @@ def test_the_side_without_context_is_named(
     client.rpush(queue, client.lindex(queue, 1).replace(b"python", b"php\\u001b"), b"\xff", body)
     found = look()["context"]
     assert status(found) == "warning"
-    assert "php\\x1b 0 of 1, python 2 of 3, unknown 0 of 1" in found["detail"]
+    assert "php\\x1b 0 of 1, python 2 of 3" in found["detail"]
 
 
 def test_on_a_cluster_a_queue_needs_a_hash_tag(cli: Cli, tmp_path: Path) -> None:

@@ -145,11 +145,6 @@ def test_peek_looks_at_every_state(
     assert "boom" not in repr(dead) + repr(block)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "names"),
-    [((0,), "n=0"), ((1001,), "n=1001"), ((1, "lost"), "state='lost'"), ((True,), "n=True")],
-    ids=str,
-)
 def test_peek_begins_where_it_is_told(operator: RedisQueue, publisher: RedisPublisher) -> None:
     """From the head, or from the end; past either there is less."""
     ids = publisher.publish_many([("urn:a", {"n": n}) for n in range(5)])
@@ -164,6 +159,11 @@ def test_peek_begins_where_it_is_told(operator: RedisQueue, publisher: RedisPubl
     assert peeked(1, 5) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [((0,), "n=0"), ((1001,), "n=1001"), ((1, "lost"), "state='lost'"), ((True,), "n=True")],
+    ids=str,
+)
 def test_peek_refuses_what_it_cannot_show(
     operator: RedisQueue, arguments: tuple[Any, ...], names: str
 ) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from babelqueue_redis.cli.messages import ago, cut
 from babelqueue_redis.cli.output import Output, shown
@@ -60,7 +58,10 @@ def list_(
         documents = [_document(job, payload=False) for job in found]
         session.output.document({"jobs": documents, "cursor": further})
         return
-    _write_table(session.output, found)
+    for job in found:
+        _write_job(session.output, job)
+    if not found:
+        session.output.note("no jobs")
     if further is not None:
         session.output.note(f"there are more: --cursor '{shown(further)}'")
 
@@ -157,24 +158,14 @@ def _document(job: Job, *, payload: bool) -> dict[str, Any]:
     return shape
 
 
-def _write_table(output: Output, found: list[Job]) -> None:
-    if not found:
-        output.note("no jobs")
-        return
-    table = Table("id", "kind", "status", box=None, pad_edge=False, header_style="bold")
-    table.add_column("attempts", justify="right")
-    table.add_column("changed", no_wrap=True)
-    table.add_column("last error", overflow="ellipsis", no_wrap=True)
-    for job in found:
-        table.add_row(
-            Text(shown(job.id)),
-            Text(shown(job.kind), "cyan"),
-            Text(shown(job.status), _COLOURS.get(job.status, "")),
-            f"{job.attempts}/{job.max_attempts}",
-            ago(job.updated_at or job.created_at),
-            Text(shown(job.last_error)),
-        )
-    output.out.print(table)
+def _write_job(output: Output, job: Job) -> None:
+    style = _COLOURS.get(job.status, "bold")
+    changed = ago(job.updated_at or job.created_at)
+    attempts = f"  attempts {job.attempts} of {job.max_attempts}  {changed}"
+    output.line((shown(job.status), style), "  ", (shown(job.kind), "cyan"), attempts)
+    output.line(("  id       ", "dim"), shown(job.id))
+    if job.last_error:
+        output.line(("  error    ", "dim"), cut(job.last_error, full=False))
 
 
 def _plain(value: object) -> str:

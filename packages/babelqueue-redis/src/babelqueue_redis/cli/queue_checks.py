@@ -49,13 +49,13 @@ def _reservations(driver: Driver, label: str, operations: Operations) -> Check:
     command = operations.stuck()
     stuck = None if command is None else driver.send(command)
     if stuck is not None and stuck.undated:
-        detail = f"{stuck.undated} reserved messages have no deadline: no sweep brings them back"
+        detail = f"{stuck.undated} reserved without a deadline: no sweep brings them back"
         return Check(name, PROBLEM, detail, "a running worker gives them one, bq-redis worker")
     if counts.overdue:
         detail = f"{counts.overdue} of {counts.reserved} reservations have run out"
         return Check(name, PROBLEM, detail, "no worker looks: start one, it brings them back")
     if stuck is not None and stuck.orphaned:
-        detail = f"{stuck.orphaned} deadlines have no message"
+        detail = f"{stuck.orphaned} deadlines without a message"
         return Check(name, WARNING, detail, "a sweep of the next worker removes them in time")
     compared = stuck is None or stuck.compared
     detail = f"{counts.reserved} reserved" + ("" if compared else ", too many to compare")
@@ -74,7 +74,8 @@ def _context(
     for state in ("ready", "reserved", "dead"):
         command = operations.peek(_SAMPLE, state)
         for message in driver.send(command) if command is not None else ():
-            sides[_side(message)].append(_has_context(message))
+            if message.envelope is not None:
+                sides[message.envelope.meta.lang or "unknown"].append(_has_context(message))
     if not sides:
         yield Check(name, UNKNOWN, "no message is there to be looked at")
         return
@@ -88,10 +89,6 @@ def _context(
         yield Check(name, WARNING, detail, fix)
     else:
         yield Check(name, OK, detail)
-
-
-def _side(message: StoredMessage) -> str:
-    return (message.envelope and message.envelope.meta.lang) or "unknown"
 
 
 def _has_context(message: StoredMessage) -> bool:
