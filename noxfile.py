@@ -29,6 +29,8 @@ SMOKE = (
     "tests/contract/test_zset.py",
     "tests/contract/test_jobs.py",
     "tests/contract/test_job_workers.py",
+    "tests/cli/test_frame.py",
+    "tests/cli/test_publish.py",
     "tests/otel/test_spans.py",
     "tests/otel/test_around.py",
     "tests/otel/test_auto.py",
@@ -205,6 +207,8 @@ def lowest(session: nox.Session) -> None:
         "opentelemetry-semantic-conventions==0.60b0",
         "opentelemetry-distro==0.60b0",
         "redis==5.2.0",
+        "rich==13.8.0",
+        "typer==0.16.0",
     )
     session.run("pytest", "-q", *PARALLEL, *SMOKE)
 

@@ -178,6 +178,17 @@ def test_a_key_of_another_type_is_found(
     assert "reservations" not in found
 
 
+def test_a_queue_of_the_other_layout_is_found(
+    redis_url: str, queue: str, look: Callable[..., dict[str, Any]]
+) -> None:
+    """Where nothing is, and something would be in the other one."""
+    RedisPublisher(redis_url, queue, layout="zset").publish("urn:a", {})
+    assert "--layout zset" in look()["layout"]["fix"]
+    assert "layout" not in look("--layout", "zset")
+    RedisPublisher(redis_url, queue).publish("urn:a", {})
+    assert "layout" not in look()
+
+
 def test_the_side_without_context_is_named(
     client: Client, redis_url: str, queue: str, look: Callable[..., dict[str, Any]]
 ) -> None:

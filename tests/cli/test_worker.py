@@ -54,6 +54,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def call(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Call the command in that folder, in this process."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for module in ("bad", "tasks"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    return cli
+
+
+@pytest.fixture
 def notes(folder: Path) -> Callable[[], str]:
     """What handlers noted."""
 
@@ -167,17 +177,16 @@ def test_a_job_worker_is_run_too(
     ],
 )
 def test_what_cannot_run_is_exit_code_2(
-    start: Start, queue: str, folder: Path, program: str, target: str, said: str
+    call: Cli, queue: str, folder: Path, program: str, target: str, said: str
 ) -> None:
     """With the traceback where it is the module's, and a line that says it all."""
     (folder / "bad.py").write_text(program)
-    worker = start("worker", target, "--queue", queue)
-    _, err = worker.communicate(timeout=60)
-    assert worker.returncode == 2
-    last = err.decode().splitlines()[-1]
+    answer = call("worker", target, "--queue", queue)
+    assert answer.code == 2
+    last = answer.err.splitlines()[-1]
     assert last.startswith("bq-redis: ")
     assert said in last
-    assert ("bad.py" in err.decode()) == ("cannot be imported" in said)
+    assert ("bad.py" in answer.err) == ("cannot be imported" in said)
 
 
 @pytest.mark.parametrize(
@@ -192,11 +201,9 @@ def test_what_cannot_run_is_exit_code_2(
     ],
     ids=" ".join,
 )
-def test_options_that_cannot_work_are_exit_code_2(start: Start, words: tuple[str, ...]) -> None:
+def test_options_that_cannot_work_are_exit_code_2(call: Cli, words: tuple[str, ...]) -> None:
     """Before anything is taken."""
-    worker = start("worker", "tasks:handlers", *words)
-    _, err = worker.communicate(timeout=60)
-    assert worker.returncode == 2, err
+    assert call("worker", "tasks:handlers", *words).code == 2
 
 
 def test_health_is_told_by_http_and_by_a_file(start: Start, queue: str, folder: Path) -> None:
@@ -262,6 +269,26 @@ def test_processes_are_started_again_when_they_crash(
     assert worker.returncode == 0, told
     assert not any(map(alive, pids))
     assert "ended with exit code 9" in told
+
+
+def test_a_module_of_the_users_hides_none_of_ours(
+    start: Start, redis_url: str, queue: str, folder: Path, notes: Callable[[], str]
+) -> None:
+    """The processes are started as the command was, from wherever that is."""
+    script = Path(sys.executable).with_name("bq-redis")
+    (folder / "queue.py").write_text("raise RuntimeError('not me')")
+    RedisPublisher(redis_url, queue).publish("urn:a", {"n": 1})
+    process = subprocess.Popen(
+        [script, "worker", "tasks:handlers", "-q", queue, "-p", "2", "--url", redis_url],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        eventually(lambda: "done 1" in notes())
+        end(process)
+    finally:
+        process.kill()
+    assert process.returncode == 0
 
 
 def test_a_handler_may_finish_when_the_parent_is_told_to_stop(

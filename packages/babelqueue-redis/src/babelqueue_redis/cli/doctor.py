@@ -19,6 +19,7 @@ from babelqueue_redis.cli.session import Session
 from babelqueue_redis.cli.stats import queue_names
 from babelqueue_redis.cli.telemetry_checks import check_telemetry
 from babelqueue_redis.errors import CommandRefusedError
+from babelqueue_redis.settings import LAYOUTS
 
 _SIGNS = {OK: ("ok      ", "green"), WARNING: ("warning ", "yellow"), PROBLEM: ("problem ", "red")}
 
@@ -73,7 +74,8 @@ def _checks(session: Session, queues: list[str] | None) -> Iterator[Check]:
             detail = "its keys lie on several nodes"
             yield Check(told, PROBLEM, detail, f"a hash tag in its name: {{{shown(name)}}}")
             continue
-        yield from check_queue(driver, name, session.operations(name), framed=framed)
+        here, there = map(session.operations, (name, name), LAYOUTS if framed else LAYOUTS[::-1])
+        yield from check_queue(driver, name, here, there, framed=framed)
     yield from check_telemetry()
     driver.close()
 

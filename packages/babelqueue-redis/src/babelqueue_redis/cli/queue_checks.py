@@ -18,14 +18,26 @@ _SAMPLE = 500
 
 
 def check_queue(
-    driver: Driver, name: str, operations: Operations, *, framed: bool
+    driver: Driver, name: str, operations: Operations, other: Operations, *, framed: bool
 ) -> Iterator[Check]:
-    """Look at a queue; what is wrong with its keys ends the look."""
+    """Look at a queue; what is wrong with its keys ends the look.
+
+    Args:
+        driver: Speaks to Redis.
+        name: The queue's.
+        operations: What can be asked of it.
+        other: What could be asked of it, were it of the other layout.
+        framed: Whether it is of the legacy layout, where messages have headers.
+    """
     label = shown(name)
     wrong = list(_types(driver, operations))
     if wrong:
         fix = "no command works on it: another program uses the key, or the layout is another one"
         yield Check(f"{label}: keys", PROBLEM, "; ".join(wrong), fix)
+        return
+    if not _present(driver, operations) and (found := _present(driver, other)):
+        layout, detail = "zset" if framed else "legacy", f"there is {shown(found[0])} instead"
+        yield Check(f"{label}: layout", WARNING, detail, f"is it of the other: --layout {layout}?")
         return
     try:
         yield _reservations(driver, label, operations)
@@ -34,8 +46,13 @@ def check_queue(
         yield Check(f"{label}: messages", UNKNOWN, shown(str(error)))
 
 
+def _present(driver: Driver, operations: Operations) -> list[str]:
+    """Return the keys that are there, as far as that may be asked."""
+    return [key for key in operations.types() if ask(driver, "EXISTS", key=key) == 1]
+
+
 def _types(driver: Driver, operations: Operations) -> Iterator[str]:
-    for key, wanted in operations.keys().items():
+    for key, wanted in operations.types().items():
         found = ask(driver, "TYPE", key=key)
         if isinstance(found, ErrorReply):
             yield f"{shown(key)}: {found.message}"

@@ -65,9 +65,9 @@ class Session:
         """Return a publisher."""
         return RedisPublisher(self.client, name, layout=self.layout, key_prefix=self.queue_prefix)
 
-    def operations(self, name: str) -> Operations:
-        """Return what can be asked of a queue, for a driver."""
-        options = ConsumerOptions(name, self.layout, self.queue_prefix)
+    def operations(self, name: str, layout: str) -> Operations:
+        """Return what can be asked of a queue, were it of a layout, for a driver."""
+        options = ConsumerOptions(name, layout, self.queue_prefix)
         return Operations(options, options.dead_letter_target)
 
     def driver(self) -> Driver:

@@ -14,18 +14,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import babelqueue_redis
-from babelqueue_redis import (
-    AsyncJobWorker,
-    AsyncRedisConsumer,
-    JobWorker,
-    RedisConsumer,
-)
 from babelqueue_redis.cli.session import Session
 from babelqueue_redis.core.routing import is_kind
 from babelqueue_redis.errors import ConfigurationError
 from babelqueue_redis.redis_py import cluster_client
 
-_READY_MADE = (RedisConsumer, AsyncRedisConsumer, JobWorker, AsyncJobWorker)
+_READY_MADE = tuple(
+    getattr(babelqueue_redis, f"{shell}{kind}")
+    for kind in ("RedisConsumer", "RedisWorker", "JobWorker")
+    for shell in ("", "Async")
+    if hasattr(babelqueue_redis, f"{shell}{kind}")
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +111,8 @@ def _consumer(
     options: dict[str, Any],
 ) -> Any:  # noqa: ANN401 - of either shell
     awaits = any(is_kind(inspect.iscoroutinefunction, each) for each in handlers.values())
-    made: Any = AsyncRedisConsumer if awaits else RedisConsumer
+    shell = "Async" if awaits else ""
+    made: Any = getattr(babelqueue_redis, f"{shell}RedisConsumer")
     layout: dict[str, Any] = {"layout": session.layout, "key_prefix": session.queue_prefix}
     try:
         client = cluster_client(session.url, awaits=awaits) if session.is_cluster else session.url
@@ -121,7 +121,7 @@ def _consumer(
         raise ConfigurationError(str(error)) from error
     if len(consumers) == 1:
         return consumers[0]
-    several: Any = getattr(babelqueue_redis, f"{'Async' if awaits else ''}RedisWorker", None)
+    several: Any = getattr(babelqueue_redis, f"{shell}RedisWorker", None)
     if several is None:
         msg = "this version runs a worker for one queue: start one for each"
         raise ConfigurationError(msg)

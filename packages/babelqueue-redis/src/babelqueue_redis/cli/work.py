@@ -120,7 +120,7 @@ def _supervise(
     output: Output, probes: _Probes, count: int, shutdown_timeout: float, *, reload: bool
 ) -> int:
     """Run processes that are started like this one."""
-    command = [sys.executable, "-m", "babelqueue_redis", *sys.argv[1:]]
+    command = [sys.executable, *sys.orig_argv[1:]]
     with tempfile.TemporaryDirectory(prefix="bq-redis-") as folder:
         children = [Child(command, Path(folder, str(n)), output.note) for n in range(count)]
         changed = Watcher(Path.cwd()).changed if reload else None

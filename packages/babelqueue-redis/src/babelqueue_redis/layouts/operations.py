@@ -88,7 +88,7 @@ class Operations:
         stop = start + n - 1 if start >= 0 else min(start + n - 1, -1)
         return Command(verb, (key,), (start, stop), lambda found: self._messages(state, found))
 
-    def keys(self) -> dict[str, str]:
+    def types(self) -> dict[str, str]:
         """Return every key of the queue, and the type that it holds."""
         here = self._here
         types = {here.ready: "list", here.reserved: "list" if self._framed else "zset"}
