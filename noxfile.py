@@ -208,7 +208,7 @@ def lowest(session: nox.Session) -> None:
         "opentelemetry-distro==0.60b0",
         "redis==5.2.0",
         "rich==13.8.0",
-        "typer==0.16.0",
+        "typer==0.26.8",
     )
     session.run("pytest", "-q", *PARALLEL, *SMOKE)
 
