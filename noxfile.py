@@ -28,6 +28,8 @@ SMOKE = (
     "tests/contract/test_asyncio.py",
     "tests/contract/test_lane.py",
     "tests/contract/test_job_workers.py",
+    "tests/cli/test_frame.py",
+    "tests/cli/test_publish.py",
     "tests/otel/test_spans.py",
     "tests/otel/test_around.py",
     "tests/otel/test_auto.py::test_the_spans_of_a_forked_worker_arrive",
@@ -240,6 +242,8 @@ def lowest(session: nox.Session) -> None:
         "opentelemetry-semantic-conventions==0.60b0",
         "opentelemetry-distro==0.60b0",
         "redis==5.2.0",
+        "rich==13.8.0",
+        "typer==0.26.8",
     )
     also = ("contract/test_zset.py", "contract/test_jobs.py", "otel/test_auto.py")
     session.run("pytest", "-q", *PARALLEL, *SMOKE, *(f"tests/{name}" for name in also))

@@ -145,6 +145,20 @@ def test_peek_looks_at_every_state(
     assert "boom" not in repr(dead) + repr(block)
 
 
+def test_peek_begins_where_it_is_told(operator: RedisQueue, publisher: RedisPublisher) -> None:
+    """From the head, or from the end; past either there is less."""
+    ids = publisher.publish_many([("urn:a", {"n": n}) for n in range(5)])
+
+    def peeked(n: int, start: int) -> list[str]:
+        return [each.message_id for each in operator.peek(n, start=start)]
+
+    assert peeked(2, 1) == ids[1:3]
+    assert peeked(2, -3) == ids[2:4]
+    assert peeked(9, -2) == ids[3:]
+    assert peeked(9, -9) == ids
+    assert peeked(1, 5) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [((0,), "n=0"), ((1001,), "n=1001"), ((1, "lost"), "state='lost'"), ((True,), "n=True")],

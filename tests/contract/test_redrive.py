@@ -381,8 +381,10 @@ def test_a_long_queue_goes_back_in_bounded_steps(
         bury(store, *junk[:120], *letters[:500], *junk[120:], *letters[500:])
         client.config_resetstat()
         operator = shell.make("queue", url, "orders", layout=layout)
+        heard: list[tuple[int, int]] = []
         with caplog.at_level(logging.INFO):
-            assert len(operator.redrive().moved) == 1050
+            done = operator.redrive(progress=lambda moved, left: heard.append((moved, left)))
+            assert len(done.moved) == 1050
         calls = client.info("commandstats")
         assert store.ready() == [body(n) for n in range(1050)]
         assert store.dead() == junk
@@ -392,6 +394,7 @@ def test_a_long_queue_goes_back_in_bounded_steps(
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 12
     assert told[-1] == "redrive of 'orders.dlq': moved 1050, left 150 in place"
+    assert (len(heard), heard[0], heard[-1]) == (12, (0, 100), (1050, 150))
 
 
 def test_what_dies_again_meanwhile_is_not_looked_at(

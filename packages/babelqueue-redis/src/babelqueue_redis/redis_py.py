@@ -6,8 +6,15 @@ import dataclasses
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
+import redis.asyncio
 from redis.backoff import NoBackoff
-from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
+from redis.exceptions import (
+    BusyLoadingError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
 
 from babelqueue_redis.checks import check_timeout
 from babelqueue_redis.cluster import Nodes, connection_of, is_cluster, is_moved
@@ -100,6 +107,24 @@ def client_of(client: Any, kind: Any, cluster: Any) -> Any:  # noqa: ANN401 - a 
         msg = f"client must be a {wanted} or a Redis URL, not {got}"
         raise ConfigurationError(msg)
     return client
+
+
+def cluster_client(url: str, *, awaits: bool = False) -> Any:  # noqa: ANN401 - of either kind
+    """Return a client of a cluster, by the URL of one of its nodes.
+
+    Raises:
+        ConfigurationError: The URL cannot work.
+        ConnectionLostError: The blocking client, which connects at once, could not.
+    """
+    check_url(url)
+    try:
+        return (redis.asyncio if awaits else redis).RedisCluster.from_url(url)
+    except ValueError as error:
+        msg = f"the Redis URL is refused: {error}"
+        raise ConfigurationError(msg) from error
+    except (RedisError, RedisClusterException) as error:
+        msg = f"no connection to the cluster: {error}"
+        raise ConnectionLostError(msg) from error
 
 
 def check_url(url: str) -> None:

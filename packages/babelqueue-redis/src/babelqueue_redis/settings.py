@@ -160,6 +160,12 @@ class ConsumerOptions(QueueOptions):
         return None if self.retry_after is None else math.ceil(self.retry_after)
 
     @property
+    def longest_hold(self) -> float:
+        """How many seconds a reservation is extended at most while its handler runs."""
+        timeout = self.handler_timeout
+        return self.max_lease if timeout is None else min(timeout, self.max_lease)
+
+    @property
     def alone(self) -> int | None:
         """From how many deliveries without a settlement on a message is reserved alone.
 

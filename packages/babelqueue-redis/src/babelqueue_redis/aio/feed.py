@@ -82,6 +82,11 @@ class Feed:
         """What the consumer speaks through."""
         return self._driver
 
+    @property
+    def is_away(self) -> bool:
+        """Whether Redis did not answer the last time."""
+        return self._outages > 0
+
     def pause(self) -> float:
         """Return the seconds until messages are to be asked for again: 0 is now."""
         return self._resumes and max(0.0, self._resumes - self._driver.monotonic())

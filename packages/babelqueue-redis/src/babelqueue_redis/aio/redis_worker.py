@@ -64,3 +64,11 @@ class AsyncRedisWorker:
     def stop(self) -> None:
         """End :meth:`run` after the current message. Safe from any thread and from handlers."""
         self._worker.stop()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether :meth:`run` goes on and Redis answered within 15 s, or a handler runs.
+
+        A handler counts for as long as its reservation may be extended. Ask from any thread.
+        """
+        return self._worker.pulse.alive(self._worker.monotonic())

@@ -46,7 +46,7 @@ class Settler:
         self._driver = driver
         self._layout = layout
         self._lane = lane
-        self._destination = Destination(options.queue, options.layout, driver.address, driver.port)
+        self.destination = Destination(options.queue, options.layout, driver.address, driver.port)
         self._heartbeat = heartbeat
         self._ended: deque[End] = deque()
 
@@ -158,7 +158,7 @@ class Settler:
         return ending.settled, taken
 
     def _step(self, end: End) -> Settling:
-        return Settling(self._destination, end.reservation, end.settlement.outcome, end.message_id)
+        return Settling(self.destination, end.reservation, end.settlement.outcome, end.message_id)
 
     def _outcome(self, end: End, settled: Settled | None) -> Outcome | SettlementError:
         if settled is True:

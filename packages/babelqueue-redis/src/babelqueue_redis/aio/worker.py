@@ -11,6 +11,7 @@ from babelqueue_redis.aio.asking import from_threads
 from babelqueue_redis.aio.feed import Feed
 from babelqueue_redis.aio.message_lanes import MessageLanes
 from babelqueue_redis.aio.shutdown import Shutdown
+from babelqueue_redis.core.pulse import Pulse
 from babelqueue_redis.core.turns import Turns
 from babelqueue_redis.errors import BabelQueueError
 from babelqueue_redis.layouts.operations import Operations
@@ -36,6 +37,11 @@ class Worker:
         self._patience = max(feed.options.shutdown_timeout for feed in feeds)
         self._lanes = MessageLanes(self._concurrency)
         self._stopping = False
+        self.pulse = Pulse(max(feed.options.longest_hold for feed in feeds))
+
+    def monotonic(self) -> float:
+        """Return the time that the pulse counts in."""
+        return self._feeds[0].driver.monotonic()
 
     def stop(self) -> None:
         """Ask the loop to end. A request made before :meth:`run` ends that run at once."""
@@ -61,6 +67,7 @@ class Worker:
                     serving.enter_context(hooks.serving(_serving(feed)))
                 await self._loop(should_continue)
         finally:
+            self.pulse.end()
             self._stopping = False
             self._serve(is_served=False)
             for feed in self._feeds:
@@ -73,6 +80,7 @@ class Worker:
             while not self._stopping and lanes.error is None and should_continue():
                 feed = await self._fill()
                 if feed is not None and not self._stopping:
+                    self.pulse.busy(feed.driver.monotonic())
                     await lanes.start(feed, feed.waiting.popleft())
                     if feed.waiting:
                         await feed.settle_late()
@@ -110,7 +118,11 @@ class Worker:
             if feed.waiting:
                 return feed
         for feed in [self._feeds[place] for place in self._turns.order()]:
-            if not feed.pause() and await feed.fetch(self._lanes.free()):
+            if feed.pause():
+                continue
+            found = await feed.fetch(self._lanes.free())
+            (self.pulse.outage if feed.is_away else self.pulse.beat)(feed.driver.monotonic())
+            if found:
                 self._turns.served(self._feeds.index(feed))
                 return feed
         return None

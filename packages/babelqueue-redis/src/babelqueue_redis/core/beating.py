@@ -41,8 +41,7 @@ class Beats:
         retry_after, lease = options.retry_after, options.lease
         self._watched: dict[str, _Watch] = {}
         self._queue = options.queue
-        timeout = options.handler_timeout
-        self._limit = options.max_lease if timeout is None else min(timeout, options.max_lease)
+        self._limit = options.longest_hold
         self.interval = lease / _BEATS_PER_LEASE if lease and options.heartbeat else 0.0
         if options.heartbeat and retry_after is not None and retry_after < _SHORTEST_LEASE:
             logger.warning(

@@ -25,6 +25,8 @@ from babelqueue_redis.settings import QueueOptions
 
 MAX_PEEK = 1000
 """Messages of one ``peek``."""
+_MOST_COMPARED = 5000
+"""Reservations up to which elements and deadlines are compared: it holds up Redis."""
 _CHUNK = 100
 """Dead letters that one step of a redrive reads, and moves one by one."""
 
@@ -37,6 +39,20 @@ class Places(msgspec.Struct, frozen=True):
     deadlines: str
     delayed: str = ""
     notify: str = ""
+
+
+class Stuck(msgspec.Struct, frozen=True):
+    """What stands in the legacy layout for half a reservation.
+
+    Attributes:
+        undated: Reserved elements without a deadline: no sweep brings them back.
+        orphaned: Deadlines without an element: a sweep removes them.
+        compared: Whether all were looked at; too many are not, and nothing is counted.
+    """
+
+    undated: int
+    orphaned: int
+    compared: int
 
 
 class Operations:
@@ -56,8 +72,8 @@ class Operations:
         keys = (here.ready, self._dead.ready, here.reserved, last)
         return Command(script, keys, (), lambda reply: Counts(*reply))
 
-    def peek(self, n: int, state: str) -> Command[list[StoredMessage]] | None:
-        """Read the first ``n`` messages of a state; ``None`` where the layout has no such state.
+    def peek(self, n: int, state: str, start: int = 0) -> Command[list[StoredMessage]] | None:
+        """Read ``n`` messages of a state; ``None`` where the layout has no such state.
 
         Raises:
             ConfigurationError: There is no such state, or ``n`` is no number from 1 to 1 000.
@@ -70,7 +86,23 @@ class Operations:
         if not key:
             return None
         verb = "ZRANGE" if key in (self._here.delayed, self._here.deadlines) else "LRANGE"
-        return Command(verb, (key,), (0, n - 1), lambda found: self._messages(state, found))
+        stop = start + n - 1 if start >= 0 else min(start + n - 1, -1)
+        return Command(verb, (key,), (start, stop), lambda found: self._messages(state, found))
+
+    def types(self) -> dict[str, str]:
+        """Return every key of the queue, and the type that it holds."""
+        here = self._here
+        types = {here.ready: "list", here.reserved: "list" if self._framed else "zset"}
+        types |= {here.deadlines: "zset", here.delayed: "zset", here.notify: "list"}
+        types[self._dead.ready] = "list"
+        return {key: kind for key, kind in types.items() if key}
+
+    def stuck(self) -> Command[Stuck] | None:
+        """Look for what only half a reservation stands for; ``None`` where that cannot be."""
+        if not self._framed:
+            return None
+        keys = (self._here.reserved, self._here.deadlines)
+        return Command(lua.LEGACY_STUCK, keys, (_MOST_COMPARED,), lambda reply: Stuck(*reply))
 
     def purge(self) -> Command[int]:
         """Remove what is ready and what is delayed."""
@@ -148,6 +180,11 @@ class Walk:
         return self._unseen == 0 or len(self._moved) == self._wish.limit
 
     @property
+    def counts(self) -> tuple[int, int]:
+        """How many moved so far, and how many stay."""
+        return len(self._moved), sum(self._left.values())
+
+    @property
     def result(self) -> Redriven:
         """What was done so far."""
         return Redriven(tuple(self._moved), dict(self._left))
@@ -185,5 +222,5 @@ class Walk:
     def __str__(self) -> str:
         """Tell how far it is."""
         verb = "would move" if self._wish.dry_run else "moved"
-        left = sum(self._left.values())
-        return f"redrive of {self._wish.source!r}: {verb} {len(self._moved)}, left {left} in place"
+        moved, left = self.counts
+        return f"redrive of {self._wish.source!r}: {verb} {moved}, left {left} in place"

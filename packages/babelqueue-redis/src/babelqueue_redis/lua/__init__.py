@@ -17,6 +17,7 @@ def _load(name: str) -> Script:
 EXTEND = _load("extend")
 LEGACY_ADOPT = _load("legacy_adopt")
 LEGACY_RESERVE = _load("legacy_reserve")
+LEGACY_STUCK = _load("legacy_stuck")
 LEGACY_SETTLE = _load("legacy_settle")
 LEGACY_SWEEP = _load("legacy_sweep")
 ZSET_PUBLISH = _load("zset_publish")

@@ -24,7 +24,7 @@ from babelqueue_redis.sync.heartbeat import Heartbeat
 from babelqueue_redis.sync.lane import Lane
 from babelqueue_redis.sync.settler import Settler
 from babelqueue_redis.sync.worker import Worker
-from babelqueue_redis.values import Destination, Outcome, Reservation
+from babelqueue_redis.values import Outcome, Reservation
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
@@ -230,6 +230,14 @@ class RedisConsumer:
         """End :meth:`run` after the current message. Safe from any thread and from handlers."""
         self._worker.stop()
 
+    @property
+    def healthy(self) -> bool:
+        """Whether :meth:`run` goes on and Redis answered within 15 s, or a handler runs.
+
+        A handler counts for as long as its reservation may be extended. Ask from any thread.
+        """
+        return self._worker.pulse.alive(self._driver.monotonic())
+
     def close(self) -> None:
         """Close the connection of this thread or loop; a later call opens a new one."""
         self._heartbeat.close()
@@ -255,17 +263,11 @@ class RedisConsumer:
         refuse_scattered(client, self._options)
         self._driver = Driver(client, blocks=True)
         self._layout = layout_of(self._options)
-        self._destination = Destination(
-            self._options.queue, self._options.layout, self._driver.address, self._driver.port
-        )
         self._heartbeat = Heartbeat(self._options, Driver(client), self._layout)
         self._settler = Settler(
-            self._options,
-            self._driver,
-            self._layout,
-            self._lane,
-            self._heartbeat,
+            self._options, self._driver, self._layout, self._lane, self._heartbeat
         )
+        self._destination = self._settler.destination
         self._heartbeat.settles(self._settler.settle_late)
         self.feed = Feed(
             options=self._options,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from babelqueue_redis.cluster import refuse_scattered
 from babelqueue_redis.core.redriving import Redrive, Redriven, Select
@@ -61,7 +62,7 @@ class RedisQueue:
         """
         return self._driver.send(self._operations.counts())
 
-    def peek(self, n: int = 1, state: str = "ready") -> list[StoredMessage]:
+    def peek(self, n: int = 1, state: str = "ready", start: int = 0) -> list[StoredMessage]:
         """Return the next messages, in order, and leave them where they are.
 
         Args:
@@ -69,12 +70,13 @@ class RedisQueue:
             state: ``ready``; ``delayed``, by when they become ready (there are none in the legacy
                 layout); ``reserved``, the ones that consumers have; or ``dead``, of the dead-letter
                 queue.
+            start: How many to pass over; -10 begins with the tenth from the end.
 
         Raises:
             ConfigurationError: There is no such state, or ``n`` is out of bounds.
             TransportError: Redis did not answer, or refused.
         """
-        command = self._operations.peek(n, state)
+        command = self._operations.peek(n, state, start)
         return [] if command is None else self._driver.send(command)
 
     def purge(self) -> int:
@@ -98,6 +100,7 @@ class RedisQueue:
         select: Select | None = None,
         *,
         dry_run: bool = False,
+        progress: Callable[[int, int], object] | None = None,
     ) -> Redriven:
         """Move dead letters back to the queues they came from, the oldest first.
 
@@ -114,6 +117,7 @@ class RedisQueue:
             select: Called with each :class:`~babelqueue_redis.StoredMessage` that could go back;
                 a false answer leaves it.
             dry_run: Move nothing, and return what would be done.
+            progress: Called now and then with how many moved and how many stayed so far.
 
         Returns:
             Which messages went where, and how many stayed for which reason.
@@ -128,6 +132,8 @@ class RedisQueue:
         while not walk.done:
             self._driver.run(walk.step())
             logger.info("%s", walk)
+            if progress is not None:
+                progress(*walk.counts)
         return walk.result
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from babelqueue_redis import hooks
 from babelqueue_redis.core.command import Command
+from babelqueue_redis.core.pulse import Pulse
 from babelqueue_redis.core.turns import Turns
 from babelqueue_redis.errors import BabelQueueError, TransportError
 from babelqueue_redis.layouts.operations import Operations
@@ -38,6 +39,11 @@ class Worker:
         self._patience = max(feed.options.shutdown_timeout for feed in feeds)
         self._lanes = MessageLanes(self._concurrency)
         self._stopping = False
+        self.pulse = Pulse(max(feed.options.longest_hold for feed in feeds))
+
+    def monotonic(self) -> float:
+        """Return the time that the pulse counts in."""
+        return self._feeds[0].driver.monotonic()
 
     def stop(self) -> None:
         """Ask the loop to end. A request made before :meth:`run` ends that run at once."""
@@ -64,6 +70,7 @@ class Worker:
                     serving.enter_context(hooks.serving(_serving(feed)))
                 self._loop(should_continue)
         finally:
+            self.pulse.end()
             self._stopping = False
             self._serve(is_served=False)
             for feed in self._feeds:
@@ -76,6 +83,7 @@ class Worker:
             while not self._stopping and lanes.error is None and should_continue():
                 feed = self._fill()
                 if feed is not None and not self._stopping:
+                    self.pulse.busy(feed.driver.monotonic())
                     lanes.start(feed, feed.waiting.popleft())
                     if feed.waiting:
                         feed.settle_late()
@@ -113,7 +121,11 @@ class Worker:
             if feed.waiting:
                 return feed
         for feed in [self._feeds[place] for place in self._turns.order()]:
-            if not feed.pause() and feed.fetch(self._lanes.free()):
+            if feed.pause():
+                continue
+            found = feed.fetch(self._lanes.free())
+            (self.pulse.outage if feed.is_away else self.pulse.beat)(feed.driver.monotonic())
+            if found:
                 self._turns.served(self._feeds.index(feed))
                 return feed
         return None

@@ -1,0 +1,5 @@
+"""``python -m babelqueue_redis`` is the command ``bq-redis``."""
+
+from babelqueue_redis.cli import main
+
+main()
