@@ -85,7 +85,11 @@ def tests(session: nox.Session) -> None:
 def chaos(session: nox.Session) -> None:
     """Faults, outages and failovers, the long ones too: ``nox -s chaos [-- -k WHAT]``."""
     install(session, "tests")
-    session.run("pytest", "-m", "long or not long", "tests/chaos", *PARALLEL, *session.posargs)
+    for prefetch in ("auto", "1", "100"):
+        session.run(
+            *("pytest", "-m", "long or not long", "tests/chaos", *PARALLEL, *session.posargs),
+            env={"BQ_PREFETCH": prefetch},
+        )
 
 
 @nox.session
@@ -102,8 +106,8 @@ def fuzz(session: nox.Session) -> None:
 
 
 @nox.session
-def crashes(session: nox.Session) -> None:
-    """Mixed workers that are killed all the time: ``nox -s crashes [-- MESSAGES]``."""
+def soak(session: nox.Session) -> None:
+    """Mixed workers that are killed all the time: ``nox -s soak [-- MESSAGES]``."""
     install(session, "tests")
     session.run(
         "python", "-m", "tests.chaos.soak", *session.posargs, env={"PYTHONPATH": "examples"}
@@ -135,7 +139,7 @@ def overhead(session: nox.Session) -> None:
 
 
 @nox.session
-def soak(session: nox.Session) -> None:
+def memory(session: nox.Session) -> None:
     """Fifty thousand traced messages at constant memory."""
     install(session, "tests")
     session.run(

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from babelqueue_redis import RedisConsumer, RedisJobStore, RedisPublisher
 from kit.redis_server import NoRedisError, any_binary, private_server
 from tests.interop.laravel.peers import laravel_version
+from tests.support.batches import PREFETCH
 from tests.support.instrumented import instrumented
 from tests.support.marks import BOTH
 from tests.support.server import Client, redis_is_required, shared_url
@@ -138,9 +139,8 @@ def consumer_of(
     """Make a consumer of the test's queue."""
 
     def make(handlers: object = None, **options: object) -> RedisConsumer:
-        made: RedisConsumer = shell.make(
-            "consumer", redis_url, queue, handlers, layout=layout, **options
-        )
+        options = {"layout": layout, "prefetch": PREFETCH, **options}
+        made: RedisConsumer = shell.make("consumer", redis_url, queue, handlers, **options)
         return made
 
     return make

@@ -14,6 +14,7 @@ from typing import Any
 import redis
 
 from babelqueue_redis import AsyncRedisConsumer, RedisConsumer
+from tests.support.batches import PREFETCH
 from tests.support.ledger import Ledger
 
 GOOD, BAD = "urn:good", "urn:bad"
@@ -60,11 +61,13 @@ def run() -> None:
         "retry_after": LEASE,
         "max_tries": TRIES,
         "on_error": lambda *_: None,
+        "prefetch": PREFETCH,
     }
     if make == "sync":
         RedisConsumer(url, queue, dict.fromkeys((GOOD, BAD), work), **options).run()
     elif make == "aio":
-        consumer = AsyncRedisConsumer(url, queue, dict.fromkeys((GOOD, BAD), work_async), **options)
+        handlers = dict.fromkeys((GOOD, BAD), work_async)
+        consumer = AsyncRedisConsumer(url, queue, handlers, concurrency=4, **options)
         asyncio.run(run_async(consumer))
     else:
         run_sdk()

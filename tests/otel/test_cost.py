@@ -18,7 +18,7 @@ from tests.support.metrics import Metrics
 
 Make = Callable[..., RedisConsumer]
 MESSAGES = int(os.environ.get("BQ_MESSAGES", "6000"))
-"""``nox -s soak`` makes it 50 000."""
+"""``nox -s memory`` makes it 50 000."""
 WARM_UP = 300
 A_FEW = 1000
 """Blocks: what caches and the interpreter may come to hold, however many messages there are."""
