@@ -25,18 +25,18 @@ pytestmark = [both_layouts, both_shells]
 Make = Callable[..., RedisConsumer]
 
 HANGING = """
-import asyncio, sys, threading, time
+import asyncio, os, sys, time
 from babelqueue_redis import AsyncRedisConsumer, RedisConsumer
 
 kind, url, queue, layout = sys.argv[1:]
 options = dict(layout=layout, concurrency=3, prefetch=5, shutdown_timeout=0.3)
 
 def hang(envelope):
-    print("started", flush=True)
+    os.write(1, b"started\\n")  # in one piece, whatever other threads write
     time.sleep(600)
 
 async def hang_softly(envelope):
-    print("started", flush=True)
+    os.write(1, b"started\\n")
     await asyncio.sleep(600)
 
 if kind == "sync":
@@ -225,10 +225,13 @@ def test_what_takes_too_long_is_given_back(
     arguments = [sys.executable, "-c", HANGING, kind, redis_url, queue, layout]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
-        for _ in range(3):
-            assert child.stdout.readline() == "started\n"
-        for _ in range(signals):
-            os.kill(child.pid, signal.SIGTERM)
-        assert child.stdout.readline() == "over\n"
-        assert child.wait(60) == 0
+        try:
+            for _ in range(3):
+                assert child.stdout.readline() == "started\n"
+            for _ in range(signals):
+                os.kill(child.pid, signal.SIGTERM)
+            assert child.stdout.readline() == "over\n"
+            assert child.wait(60) == 0
+        finally:
+            child.kill()
     assert store.counts() == {"ready": 4}
