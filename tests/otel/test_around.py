@@ -90,6 +90,45 @@ def test_a_settlement_may_have_a_span(
     assert attributes["messaging.babelqueue.outcome"] == outcome
 
 
+@pytest.mark.parametrize("layout", ["legacy", "zset"])
+@pytest.mark.parametrize("kind", ["sync", "aio"])
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_settlements_that_travel_together_have_a_span_each(
+    monkeypatch: pytest.MonkeyPatch,
+    publisher: RedisPublisher,
+    consumer_of: Make,
+    concurrency: int,
+) -> None:
+    """Under the span of their own delivery, with their own outcome."""
+    with instrumented(monkeypatch, TracerProvider(), settle_spans=True) as spans:
+        for urn in ("urn:a", "urn:fails", "urn:a", "urn:new", "urn:a"):
+            publisher.publish(urn, {})
+        consumer = consumer_of(
+            {**HANDLERS, "urn:fails": fail},
+            prefetch=5,
+            concurrency=concurrency,
+            block_timeout=0,
+            max_tries=1,
+            unknown_urn="delete",
+            on_error=lambda *_: None,
+        )
+        asked = iter(range(5))
+        consumer.run(lambda: next(asked, None) is not None)
+        made = {span.context.span_id: span for span in spans.all}
+    settled = [
+        span for span in made.values() if told(span).get("messaging.operation.type") == "settle"
+    ]
+    assert len(settled) == 5
+    for span in settled:
+        assert span.parent is not None
+        process = made[span.parent.span_id]
+        assert process.name.startswith("process")
+        for key in ("messaging.message.id", "messaging.babelqueue.outcome"):
+            assert told(process)[key] == told(span)[key]
+    outcomes = sorted(str(told(span)["messaging.babelqueue.outcome"]) for span in settled)
+    assert outcomes == ["acked", "acked", "acked", "dead_lettered", "dropped"]
+
+
 def test_a_settlement_that_came_too_late_says_so(
     monkeypatch: pytest.MonkeyPatch, publisher: RedisPublisher, consumer_of: Make, store: Store
 ) -> None:
