@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
+import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
 
@@ -73,6 +74,11 @@ class ConnectionSettings:
         what = "the link to Redis broke before the reply" if sent else "no connection to Redis"
         msg = f"{what} at {where}: {error}"
         raise ConnectionLostError(msg, sent=sent) from error
+
+
+def commands_are_watched() -> bool:
+    """Tell whether somebody wrapped the asyncio client, as OpenTelemetry does, to see commands."""
+    return hasattr(redis.asyncio.Redis.execute_command, "__wrapped__")
 
 
 def client_of(client: Any, kind: Any, cluster: Any) -> Any:  # noqa: ANN401 - a client
