@@ -27,7 +27,7 @@ def clean(headers: Headers | None) -> dict[str, str]:
     """
     if headers is None:
         return {}
-    if not isinstance(headers, (dict, Mapping)):  # a dict is told at once
+    if not isinstance(headers, Mapping):
         msg = f"headers must be a mapping of str to str, not {type(headers).__name__}"
         raise HeaderError(msg)
     return {
@@ -42,7 +42,7 @@ def clean(headers: Headers | None) -> dict[str, str]:
 def is_text(text: str) -> bool:
     """Tell whether UTF-8 can carry ``text``."""
     try:
-        text.isascii() or text.encode("utf-8")
+        text.encode("utf-8")
     except UnicodeEncodeError:
         return False
     return True

@@ -199,8 +199,8 @@ def checked_urn(urn: str) -> str:
     Raises:
         EnvelopeError: It is blank, or not text.
     """
-    trimmed = urn.strip(ASCII_WHITESPACE) if isinstance(urn, str) else ""
-    if not trimmed or not is_text(trimmed):
+    trimmed = _trimmed(urn) if isinstance(urn, str) else ""
+    if not trimmed:
         got = repr(urn) if isinstance(urn, str) else f"a {type(urn).__name__}"
         msg = f"a message needs a URN, for example urn:acme:orders:created; got {got}"
         raise EnvelopeError(msg)
@@ -251,6 +251,12 @@ _TAKEN = {
     **dict.fromkeys(CORE_META_KEYS, "a core key, which the publisher writes"),
     **dict.fromkeys(FORBIDDEN_META_KEYS, "a key that the contract forbids"),
 }
+
+
+@functools.lru_cache(maxsize=256)
+def _trimmed(urn: str) -> str:
+    """Return ``urn`` trimmed; ``""`` when it is no text."""
+    return urn.strip(ASCII_WHITESPACE) if is_text(urn) else ""
 
 
 @functools.lru_cache(maxsize=256)

@@ -81,7 +81,7 @@ def _holds_non_finite(value: Any) -> bool:  # noqa: ANN401 - builtins, as msgspe
 
 def _is_too_deep(text: bytes) -> bool:
     """Count brackets outside strings; ``text`` is valid JSON."""
-    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+    if len(text) <= MAX_DEPTH or text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return False
     unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = unescaped.translate(_SQUARE, _NO_MARKS).replace(b'""', b"")

@@ -95,6 +95,7 @@ class RedisPublisher:
                 returned, and ``may_be_stored`` tells whether it may be in the queue.
         """
         self._options.check_delay(delay)
+        message_id, new_trace_id = entropy.new_ids(2)
         message = publication(
             self._destination,
             urn,
@@ -102,11 +103,11 @@ class RedisPublisher:
             trace_id=trace_id,
             headers=headers,
             meta=meta,
-            message_id=entropy.new_id(),
+            message_id=message_id,
             now_ms=entropy.epoch_ms(),
         )
         with hooks.publishing(message) as message:
-            self._send((message,), delay)
+            self._send((message,), (new_trace_id,), delay)
         return message.message_id
 
     def publish_many(
@@ -142,16 +143,18 @@ class RedisPublisher:
         )
         if batch:
             with hooks.publishing_many(batch) as batch:
-                self._send(batch, delay)
+                self._send(batch, entropy.new_ids(len(batch)), delay)
         return [message.message_id for message in batch]
 
     def close(self) -> None:
         """Close the connection of this thread or loop; a later publish opens a new one."""
         self._driver.close()
 
-    def _send(self, batch: tuple[Publication, ...], delay: float | None) -> None:
+    def _send(
+        self, batch: tuple[Publication, ...], new_trace_ids: Iterable[str], delay: float | None
+    ) -> None:
         due = due_at(batch[0].created_at / 1000, delay) if delay else None
-        encoded = list(map(message_of, batch, entropy.new_ids(len(batch))))
+        encoded = list(map(message_of, batch, new_trace_ids))
         error = self._outbox.put(encoded, due)
         if error is not None:
             raise unconfirmed(error, batch) from error
