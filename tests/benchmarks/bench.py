@@ -20,7 +20,7 @@ from rich.progress import Progress
 from tests.benchmarks.bench_chart import chart
 from tests.benchmarks.bench_environments import ROOT, SYSTEMS, python_of
 from tests.benchmarks.bench_measures import MEASURES
-from tests.benchmarks.bench_report import Results, machine, table
+from tests.benchmarks.bench_report import Results, machine, markdown, table
 from tests.benchmarks.bench_rounds import Arena, pinned
 
 ROUNDS = 15
@@ -55,7 +55,7 @@ def _systems(names: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Measure, print, and write ``results/bench.json`` and ``results/bench.svg``."""
+    """Measure, print, and write ``bench.json``, ``bench.svg`` and ``bench.md`` to ``results``."""
     words = sys.argv[2:]
     quick = "quick" in words
     names = [word for word in words if word != "quick"] or list(MEASURES)
@@ -75,7 +75,8 @@ def main() -> None:
     document = {"machine": about, "results": by_cores}
     (target / "bench.json").write_text(json.dumps(document, indent=1) + "\n")
     (target / "bench.svg").write_text(chart(by_cores[1], about, 1))
-    console.print(f"written: {target / 'bench.json'} and bench.svg")
+    (target / "bench.md").write_text(markdown(by_cores[1], about, 1))
+    console.print(f"written: {target / 'bench.json'}, bench.svg and bench.md")
 
 
 if __name__ == "__main__":

@@ -66,6 +66,26 @@ def table(cores: int, results: Results) -> Table:
     return made
 
 
+def markdown(results: Results, about: dict[str, Any], cores: int) -> str:
+    """Return the table of what was to be reached, for the README."""
+    lines = [
+        f"{about['date']}, {about['cpu']}, client and server on {cores} of {about['cores']} "
+        f"processors, Redis {about['redis']}, Python {about['python']}:",
+        "",
+        "| what | messages/s | next to | messages/s | times | by CPU |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, found in results.items():
+        measure = MEASURES[name]
+        ours = measure.contenders[0].name
+        times, processor = (ratios(measure, found, figure) for figure in ("seconds", "cpu"))
+        for rival in filter(times.__contains__, measure.targets):
+            speeds = [f"{1 / found[each]['seconds']:,.0f}" for each in (ours, rival)]
+            compared = f"{times[rival]:.1f} | {_number(processor.get(rival), 1)}"
+            lines.append(f"| {measure.title} | {speeds[0]} | {rival} | {speeds[1]} | {compared} |")
+    return "\n".join(lines) + "\n"
+
+
 def _rows(measure: Measure, found: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     times, processor = (ratios(measure, found, figure) for figure in ("seconds", "cpu"))
     for contender in measure.contenders:

@@ -13,7 +13,7 @@ import babelqueue_redis
 
 HERE = Path(babelqueue_redis.__file__).parent
 MIRRORED = ("publisher", "consumer", "settler", "seen_store", "queue", "job_store")
-"""Not mirrored, by name: driver, worker, heartbeat, job_worker, shutdown."""
+"""Not mirrored, by name: driver, outbox, worker, heartbeat, job_worker, shutdown."""
 
 NAMES = [
     (r"\bAsync(?=Redis)", ""),
