@@ -209,17 +209,10 @@ _SPEED = (
 )
 _SIZES = tuple(
     Measure(
-        f"size_{name}",
-        f"publish and consume {name}",
-        n,
-        (
-            _ours("publish", size=size, note="publish"),
-            _sdk("publish", size=size, note="publish"),
-            _ours(size=size, note="consume"),
-            _sdk(size=size, note="consume"),
-        ),
+        f"size_{work}_{name}", f"{work} {name}", n, (_ours(work, size=size), _sdk(work, size=size))
     )
     for name, size, n in (("0.2kB", 0, 200), ("10kB", 10_000, 100), ("1MB", 1_000_000, 5))
+    for work in ("publish", "consume")
 )
 _COST = (
     Measure(

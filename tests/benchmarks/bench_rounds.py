@@ -86,9 +86,15 @@ class Arena:
     def _turn(self, measure: Measure, contender: Contender, scale: float) -> Reading:
         self.client.flushall()
         n = contender.n or measure.n
-        n = n if measure.unit else max(5, int(n * scale) // 100 * 100)
+        n = n if measure.unit else scaled(n, scale)
         peer = self.peer(contender.system, fresh=contender.work == "memory")
         return peer.ask(contender.work, n, **contender.options)
+
+
+def scaled(n: int, scale: float) -> int:
+    """Return a part of ``n``: whole hundreds, where there is one, because of the batches."""
+    part = int(n * scale)
+    return max(part // 100 * 100 or part, min(n, 5))
 
 
 def better(one: Reading | None, other: Reading) -> Reading:
