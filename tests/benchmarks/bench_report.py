@@ -69,8 +69,8 @@ def table(cores: int, results: Results) -> Table:
 def markdown(results: Results, about: dict[str, Any], cores: int) -> str:
     """Return the table of what was to be reached, for the README."""
     lines = [
-        f"{about['date']}, {about['cpu']}, client and server on {cores} of {about['cores']} processors,",
-        f"Redis {about['redis']}, Python {about['python']}:",
+        f"{about['date']}, {about['cpu']}, {about['cores']} processors, of which client and server",
+        f"had {cores}; Redis {about['redis']}, Python {about['python']}:",
         "",
         "| what | messages/s | next to | messages/s | times | by CPU |",
         "|---|---|---|---|---|---|",
