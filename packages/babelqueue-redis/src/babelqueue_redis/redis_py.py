@@ -8,11 +8,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import redis.asyncio
 from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection
 from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
+from redis.utils import HIREDIS_AVAILABLE
 
 from babelqueue_redis.cluster import Nodes, connection_of, is_cluster, is_moved
 from babelqueue_redis.core.command import Command, ErrorReply
 from babelqueue_redis.errors import CommandRefusedError, ConfigurationError, ConnectionLostError
+from babelqueue_redis.packing import Packer
 from babelqueue_redis.settings import ConsumerOptions, check_timeout
 
 T = TypeVar("T")
@@ -46,6 +49,8 @@ class ConnectionSettings:
         self.connection_class, given = connection_of(client)
         self.kwargs = _kwargs(given, block)
         self.kwargs["retry"] = retry(NoBackoff(), 0)
+        if issubclass(self.connection_class, AbstractConnection) and not HIREDIS_AVAILABLE:
+            self.kwargs.setdefault("command_packer", Packer())
         service = getattr(self.kwargs.get("connection_pool"), "service_name", None)  # a Sentinel's
         path = service or self.kwargs.get("path")
         self.address: str = path or self.kwargs.get("host") or "localhost"
