@@ -62,7 +62,7 @@ def main() -> None:
     unknown = set(names) - set(MEASURES)
     if unknown:
         sys.exit(f"no such measure: {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
-    folder, console = Path(sys.argv[1]), Console(width=150)
+    folder, console = Path(sys.argv[1]).resolve(), Console(width=150)
     for system in _systems(names):
         python_of(system, folder)
     by_cores: dict[int, Results] = {}

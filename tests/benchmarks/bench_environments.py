@@ -40,10 +40,11 @@ def python_of(system: str, folder: Path) -> Path:
     if not made.exists() or made.read_text() != wanted:
         uv = shutil.which("uv")  # faster, where it is there
         venv: list[str | Path] = [uv, "venv", "-q"] if uv else [sys.executable, "-m", "venv"]
-        pip: list[str | Path] = [uv, "pip", "install"] if uv else [python, "-m", "pip", "install"]
+        pip: list[str | Path] = [python, "-m", "pip", "install"]
+        if uv:
+            pip = [uv, "pip", "install", "--python", python]
         subprocess.run([*venv, "--clear", home], check=True)
-        env = {**os.environ, "VIRTUAL_ENV": str(home)}
-        subprocess.run([*pip, "-q", *SYSTEMS[system][1]], check=True, env=env)
+        subprocess.run([*pip, "-q", *SYSTEMS[system][1]], check=True)
         made.write_text(wanted)
     return python
 
@@ -56,11 +57,12 @@ class Peer:
         module = f"tests.benchmarks.peers.{SYSTEMS[system][0]}"
         env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
         self._system = system
+        self._log = python.parents[1].joinpath("log").open("w+")
         self._process = subprocess.Popen(
             [python, "-m", module, url],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._log,
             text=True,
             cwd=ROOT,
             env=env,
@@ -77,14 +79,20 @@ class Peer:
         self._process.stdin.write(json.dumps({"work": work, "n": n, **options}) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
-        answer: dict[str, Any] = json.loads(line) if line else {"error": "it ended"}
+        answer: dict[str, Any] = json.loads(line) if line else {"error": self._said()}
         if "error" in answer:
             msg = f"{self._system} cannot {work}: {answer['error']}"
             raise PeerError(msg)
         return answer
 
+    def _said(self) -> str:
+        self._process.wait()
+        self._log.seek(0)
+        return f"it ended, and said {self._log.read()}"
+
     def end(self) -> None:
         """End it."""
+        self._log.close()
         assert self._process.stdin
         self._process.stdin.close()
         try:
