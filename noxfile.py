@@ -139,6 +139,15 @@ def overhead(session: nox.Session) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """How fast it is, next to others: ``nox -s bench [-- quick] [NAME …]``."""
+    install(session, "demo")
+    env = {"PYTHONPATH": "examples"}
+    folder = str(session.create_tmp())
+    session.run("python", "-m", "tests.benchmarks.bench", folder, *session.posargs, env=env)
+
+
+@nox.session
 def memory(session: nox.Session) -> None:
     """Fifty thousand traced messages at constant memory."""
     install(session, "tests")

@@ -26,8 +26,13 @@ def test_tokens_do_not_go_back_when_the_clock_does(monkeypatch: pytest.MonkeyPat
 
 
 def test_ids_are_uuids() -> None:
-    """And differ."""
-    assert uuid.UUID(entropy.new_id()) != uuid.UUID(entropy.new_id())
+    """Random ones, in the usual form; they differ."""
+    made = [*entropy.new_ids(500), entropy.new_id()]
+    assert len(set(made)) == 501
+    assert [str(uuid.UUID(each)) for each in made] == made
+    assert {(uuid.UUID(each).version, uuid.UUID(each).variant) for each in made} == {
+        (4, uuid.RFC_4122)
+    }
 
 
 def test_the_clock_speaks_in_milliseconds() -> None:

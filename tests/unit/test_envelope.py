@@ -4,6 +4,7 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import itertools
 import json
 import logging
 import math
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from babelqueue_redis import EnvelopeError, PoisonError
-from babelqueue_redis.envelope import encode, make, members, with_attempts
+from babelqueue_redis.envelope import encode, make, members, with_attempts, written
 from babelqueue_redis.strict_json import MAX_DEPTH
 from babelqueue_redis.verdict import INT64_MAX, accepts, decode, verdict
 
@@ -38,6 +39,27 @@ def test_an_envelope_has_the_bytes_the_contract_names() -> None:
     """Compact, in order, UTF-8 unescaped."""
     data = {"order_id": 1042, "note": "café / ☕"}
     assert encode(make("urn:a", data, **FIELDS, meta={"ext": {"acme": {}}})) == GOLDEN
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+@given(
+    urn=TEXT.filter(lambda urn: urn.strip(" \t\n\v\f\r") != ""),
+    queue=TEXT,
+    trace_id=TEXT,
+    data=st.dictionaries(TEXT, TEXT | st.integers(-9, 9)),
+    meta=st.dictionaries(st.sampled_from(["ext", "é", '"']), st.lists(st.booleans())),
+)
+def test_what_is_published_has_the_bytes_of_an_envelope(
+    urn: str, queue: str, trace_id: str, data: dict[str, Any], meta: dict[str, Any]
+) -> None:
+    """However little of it is encoded anew for each message."""
+    fields = {**FIELDS, "queue": queue, "trace_id": trace_id}
+    made = make(urn, data, **fields, meta=meta)
+    extra = {key: made["meta"][key] for key in meta}
+    trimmed = {**fields, "trace_id": made["trace_id"]}
+    assert written(made["job"], made["data"], **trimmed, meta=extra) == encode(made)
 
 
 def test_an_envelope_decodes_to_typed_values() -> None:
@@ -249,6 +271,23 @@ def test_data_that_is_no_json_object_is_refused(data: Any) -> None:
     """At the call, before anything is written."""
     with pytest.raises(EnvelopeError, match="data"):
         make("urn:a", data, **FIELDS)
+
+
+TRICKY = ['"', "\\", '\\"', '"[', "]", '"{"', "[[[", "}}", "", '""', '\\\\"[']
+
+
+@given(
+    depth=st.integers(MAX_DEPTH - 20, MAX_DEPTH + 20),
+    texts=st.lists(st.sampled_from(TRICKY)),
+    shapes=st.lists(st.integers(0, 2), min_size=1, max_size=5),
+)
+def test_brackets_in_text_are_no_depth(depth: int, texts: list[str], shapes: list[int]) -> None:
+    """However the text is escaped, and whatever stands beside the deepest place."""
+    value: Any = texts
+    for _, shape in zip(range(depth - 2), itertools.cycle(shapes), strict=False):
+        value = [[value], [[], value, *texts], {"[": value}][shape]
+    found = verdict(msgspec.json.encode({"job": "urn:a", "x": value}))
+    assert isinstance(found, PoisonError) == (depth > MAX_DEPTH)
 
 
 def test_data_nested_too_deep_or_in_a_circle_is_refused() -> None:

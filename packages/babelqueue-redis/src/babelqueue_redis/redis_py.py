@@ -88,6 +88,11 @@ class ConnectionSettings:
         raise ConnectionLostError(msg, sent=sent) from error
 
 
+def commands_are_watched() -> bool:
+    """Tell whether somebody wrapped the asyncio client, as OpenTelemetry does, to see commands."""
+    return hasattr(redis.asyncio.Redis.execute_command, "__wrapped__")
+
+
 def client_of(client: Any, kind: Any, cluster: Any) -> Any:  # noqa: ANN401 - a client
     """Return ``client``, or a client of ``kind`` when it is a URL.
 

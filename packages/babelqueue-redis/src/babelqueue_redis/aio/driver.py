@@ -79,8 +79,7 @@ class Driver:
             CommandRefusedError: The reply was an error.
         """
         trip = self._keep(self._trip((command,)))
-        result: T = (await (_while_wanted if command.blocks else whole)(trip))[0]
-        return result
+        return (await (_while_wanted if command.blocks else whole)(trip))[0]  # type: ignore[no-any-return]
 
     async def send_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Send commands together, if there are any; raises what :meth:`send` raises."""

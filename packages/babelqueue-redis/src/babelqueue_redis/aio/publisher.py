@@ -7,16 +7,16 @@ from typing import Any
 
 from babelqueue_redis import entropy, hooks
 from babelqueue_redis.aio.driver import Client, Driver
+from babelqueue_redis.aio.outbox import Outbox
 from babelqueue_redis.cluster import refuse_scattered
 from babelqueue_redis.core.publishing import (
     Pair,
-    checked_batch,
     message_of,
     publication,
+    publications,
     unconfirmed,
 )
 from babelqueue_redis.core.retry import due_at
-from babelqueue_redis.errors import TransportError
 from babelqueue_redis.layouts import layout_of
 from babelqueue_redis.settings import QueueOptions
 from babelqueue_redis.values import Destination, Publication
@@ -49,7 +49,7 @@ class AsyncRedisPublisher:
         self._options = QueueOptions(queue, layout, key_prefix)
         refuse_scattered(client, self._options)
         self._driver = Driver(client, shows_spans=True)
-        self._layout = layout_of(self._options)
+        self._outbox = Outbox(self._driver, layout_of(self._options))
         self._destination = Destination(
             self._options.queue, layout, self._driver.address, self._driver.port
         )
@@ -95,6 +95,7 @@ class AsyncRedisPublisher:
                 returned, and ``may_be_stored`` tells whether it may be in the queue.
         """
         self._options.check_delay(delay)
+        message_id, new_trace_id = entropy.new_ids(2)
         message = publication(
             self._destination,
             urn,
@@ -102,11 +103,11 @@ class AsyncRedisPublisher:
             trace_id=trace_id,
             headers=headers,
             meta=meta,
-            message_id=entropy.new_id(),
+            message_id=message_id,
             now_ms=entropy.epoch_ms(),
         )
         with hooks.publishing(message) as message:
-            await self._send((message,), delay)
+            await self._send((message,), (new_trace_id,), delay)
         return message.message_id
 
     async def publish_many(
@@ -132,33 +133,28 @@ class AsyncRedisPublisher:
             EnvelopeError, HeaderError, ConfigurationError, PublishError: As :meth:`publish`.
         """
         self._options.check_delay(delay)
-        now_ms = entropy.epoch_ms()
-        batch = tuple(
-            publication(
-                self._destination,
-                urn,
-                data,
-                trace_id=trace_id,
-                headers=headers,
-                meta=None,
-                message_id=entropy.new_id(),
-                now_ms=now_ms,
-            )
-            for urn, data in checked_batch(messages)
+        batch = publications(
+            self._destination,
+            messages,
+            trace_id=trace_id,
+            headers=headers,
+            new_ids=entropy.new_ids,
+            now_ms=entropy.epoch_ms(),
         )
         if batch:
             with hooks.publishing_many(batch) as batch:
-                await self._send(batch, delay)
+                await self._send(batch, entropy.new_ids(len(batch)), delay)
         return [message.message_id for message in batch]
 
     async def close(self) -> None:
         """Close the connection of this thread or loop; a later publish opens a new one."""
         await self._driver.close()
 
-    async def _send(self, batch: tuple[Publication, ...], delay: float | None) -> None:
+    async def _send(
+        self, batch: tuple[Publication, ...], new_trace_ids: Iterable[str], delay: float | None
+    ) -> None:
         due = due_at(batch[0].created_at / 1000, delay) if delay else None
-        encoded = [message_of(message, entropy.new_id()) for message in batch]
-        try:
-            await self._driver.send(self._layout.publish(encoded, due))
-        except TransportError as error:
+        encoded = list(map(message_of, batch, new_trace_ids))
+        error = await self._outbox.put(encoded, due)
+        if error is not None:
             raise unconfirmed(error, batch) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -41,14 +41,42 @@ def publication(  # noqa: PLR0913 - what a publish call gives
         EnvelopeError, HeaderError: It cannot be written.
     """
     return Publication(
-        destination=destination,
-        urn=envelope.checked_urn(urn),
-        message_id=message_id,
-        trace_id=envelope.checked_trace_id(trace_id),
-        headers=clean(headers),
-        data=envelope.encode_data(data),
-        meta=envelope.encode_meta(meta),
-        created_at=now_ms,
+        destination,
+        envelope.checked_urn(urn),
+        message_id,
+        envelope.checked_trace_id(trace_id),
+        clean(headers),
+        envelope.encode_data(data),
+        envelope.encode_meta(meta),
+        now_ms,
+    )
+
+
+def publications(  # noqa: PLR0913 - what a publish_many call gives
+    destination: Destination,
+    messages: Iterable[Pair],
+    *,
+    trace_id: str | None,
+    headers: Mapping[str, str] | None,
+    new_ids: Callable[[int], list[str]],
+    now_ms: int,
+) -> tuple[Publication, ...]:
+    """Check a batch, all of it, and return it; each message has headers of its own.
+
+    Raises:
+        EnvelopeError, HeaderError: It cannot be written.
+    """
+    pairs = checked_batch(messages)
+    chain, cleaned = envelope.checked_trace_id(trace_id), clean(headers)
+    urn_of, data_of = envelope.checked_urn, envelope.encode_data
+    ids = zip(pairs, new_ids(len(pairs)), strict=True)
+    return tuple(
+        [
+            Publication(
+                destination, urn_of(urn), one, chain, cleaned.copy(), data_of(data), {}, now_ms
+            )
+            for (urn, data), one in ids
+        ]
     )
 
 
@@ -97,7 +125,7 @@ def message_of(publication: Publication, new_trace_id: str) -> tuple[bytes, Mapp
         publication: What is published.
         new_trace_id: Its ``trace_id`` when neither the caller nor a hook gave one.
     """
-    members = envelope.make(
+    body = envelope.written(
         publication.urn,
         publication.data,
         queue=publication.destination.queue,
@@ -106,7 +134,7 @@ def message_of(publication: Publication, new_trace_id: str) -> tuple[bytes, Mapp
         created_at=publication.created_at,
         meta=publication.meta,
     )
-    return envelope.encode(members), publication.headers
+    return body, publication.headers
 
 
 def unconfirmed(error: TransportError, publications: Sequence[Publication]) -> PublishError:

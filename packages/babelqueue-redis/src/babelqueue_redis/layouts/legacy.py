@@ -83,7 +83,7 @@ class LegacyLayout:
         if due is not None:
             msg = f"queue {self.queue!r} is of the legacy layout, which has no delayed set"
             raise ConfigurationError(msg)
-        values = tuple(frame_value(body, headers) for body, headers in messages)
+        values = tuple([frame_value(*each) if each[1] else each[0] for each in messages])
         return Command("RPUSH", (self.queue,), values, _nothing)
 
     def reserve(

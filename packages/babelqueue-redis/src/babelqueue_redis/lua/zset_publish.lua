@@ -8,8 +8,10 @@
 
 -- Nothing may be half done: a notify key of the wrong type must stop us before the first write.
 redis.call('LLEN', KEYS[2])
-for _, message in ipairs(ARGV) do
-  redis.call('RPUSH', KEYS[1], message)
-  redis.call('RPUSH', KEYS[2], 1)
+local tokens = {}
+for index = 1, #ARGV do
+  tokens[index] = 1
 end
+redis.call('RPUSH', KEYS[1], unpack(ARGV))
+redis.call('RPUSH', KEYS[2], unpack(tokens))
 return #ARGV

@@ -73,8 +73,10 @@ class Driver:
             ConnectionLostError: There was no reply.
             CommandRefusedError: The reply was an error.
         """
-        result: T = self.trip((command,))[0]
-        return result
+        replies = self._exchange([command.wire()])
+        if isinstance(replies[0], ResponseError):
+            replies = self._mended((command,), replies)
+        return result_of(command, replies[0])
 
     def send_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Send commands together, if there are any; raises what :meth:`send` raises."""
@@ -128,9 +130,8 @@ class Driver:
         twice.
         """
         replies = self._exchange([command.wire() for command in commands])
-        replies = [self._again(*pair) for pair in zip(commands, replies, strict=True)]
-        if shows_a_demoted_master(replies):
-            self.close()
+        if any(isinstance(reply, ResponseError) for reply in replies):
+            replies = self._mended(commands, replies)
         return [result_of(*pair) for pair in zip(commands, replies, strict=True)]
 
     def close(self) -> None:
@@ -139,6 +140,13 @@ class Driver:
         if connection is not None:
             self._own.connection = None
             connection.disconnect()
+
+    def _mended(self, commands: Sequence[Command[Any]], replies: list[Any]) -> list[Any]:
+        """Send what was refused without being run once more; return the replies that count."""
+        replies = [self._again(*pair) for pair in zip(commands, replies, strict=True)]
+        if shows_a_demoted_master(replies):
+            self.close()
+        return replies
 
     def _again(self, command: Command[Any], reply: Any) -> Any:  # noqa: ANN401 - as _reply
         """Send a command that did not run once more; return the reply that counts."""

@@ -39,7 +39,7 @@ from babelqueue_redis.values import Delivery, Outcome, Reservation
 
 __all__ = ["MemoryMessage", "MemoryQueue", "MemoryQueues", "call_handler", "in_memory"]
 
-_PARTS = ("_settler", "_heartbeat", "feed")
+_PARTS = ("_outbox", "_settler", "_heartbeat", "feed")
 _SHELLS = (RedisPublisher, RedisConsumer, AsyncRedisPublisher, AsyncRedisConsumer)
 
 

@@ -1,0 +1,83 @@
+"""How fast it is, next to others: ``nox -s bench [-- quick] [NAME …]``.
+
+Every system runs in an environment and a process of its own, in turn with the others, against a
+private Redis, client and server on one processor and then on two. The best round of each counts,
+by the clock; what the processor worked, on both sides, stands beside it, and suffers less from
+neighbours. Nothing is asserted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from tests.benchmarks.bench_chart import chart
+from tests.benchmarks.bench_environments import ROOT, SYSTEMS, python_of
+from tests.benchmarks.bench_measures import MEASURES
+from tests.benchmarks.bench_report import Results, machine, markdown, table
+from tests.benchmarks.bench_rounds import Arena, pinned
+
+ROUNDS = 15
+
+
+def measured(cores: int, names: list[str], folder: Path, *, quick: bool) -> tuple[Results, Any]:
+    """Measure with so many processors; return the results, and what is known of the place."""
+    results: Results = {}
+    with pinned(cores) as done, Progress(console=Console(stderr=True)) as progress:
+        arena = Arena(folder)
+        try:
+            about = machine(arena.client.info("server"), os.cpu_count() or 1)
+            about["pinned"] = done
+            about["versions"] = {
+                system: arena.peer(system).ask("versions") for system in _systems(names)
+            }
+            rounds, scale = (3, 0.4) if quick else (ROUNDS, 1)
+            task = progress.add_task(f"{cores} processor(s)", total=len(names) * rounds)
+            for index, name in enumerate(names):
+                progress.update(task, description=name, completed=index * rounds)
+                results[name] = arena.play(
+                    MEASURES[name], rounds, scale, lambda: progress.advance(task)
+                )
+        finally:
+            arena.end()
+    return results, about
+
+
+def _systems(names: list[str]) -> list[str]:
+    used = {contender.system for name in names for contender in MEASURES[name].contenders}
+    return [system for system in SYSTEMS if system in used]
+
+
+def main() -> None:
+    """Measure, print, and write ``bench.json``, ``bench.svg`` and ``bench.md`` to ``results``."""
+    words = sys.argv[2:]
+    quick = "quick" in words
+    names = [word for word in words if word != "quick"] or list(MEASURES)
+    unknown = set(names) - set(MEASURES)
+    if unknown:
+        sys.exit(f"no such measure: {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
+    folder, console = Path(sys.argv[1]).resolve(), Console(width=150)
+    for system in _systems(names):
+        python_of(system, folder)
+    by_cores: dict[int, Results] = {}
+    about: dict[str, Any] = {}
+    for cores in (1,) if quick else (1, 2):
+        by_cores[cores], about = measured(cores, names, folder, quick=quick)
+        console.print(table(cores, by_cores[cores]))
+    target = ROOT / "results"
+    target.mkdir(exist_ok=True)
+    document = {"machine": about, "results": by_cores}
+    (target / "bench.json").write_text(json.dumps(document, indent=1) + "\n")
+    (target / "bench.svg").write_text(chart(by_cores[1], about, 1))
+    (target / "bench.md").write_text(markdown(by_cores[1], about, 1))
+    console.print(f"written: {target / 'bench.json'}, bench.svg and bench.md")
+
+
+if __name__ == "__main__":
+    main()
