@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from babelqueue_redis import ConfigurationError, RedisConsumer
 from tests.benchmarks.bench_measures import MEASURES
 from tests.benchmarks.peers import ours, ours_jobs, ours_queue
 from tests.support.marks import both_layouts
@@ -37,18 +36,14 @@ def test_what_a_hundred_tasks_publish_together_is_one_trip(url: str) -> None:
 
 
 @both_layouts
-def test_a_consumed_message_is_two_trips_at_most(url: str, layout: str) -> None:
-    """It is reserved, and settled; the first and the last ones of a worker are counted as well."""
-    assert ours.consume(url, 200, layout=layout)["trips"] <= 2.1
+def test_fast_messages_share_their_trips(url: str, layout: str) -> None:
+    """The first and the last trips of a worker are counted as well."""
+    assert ours.consume(url, 2000, layout=layout)["trips"] <= 0.5
 
 
 @both_layouts
 def test_a_busy_worker_needs_one_trip_a_message(url: str, layout: str) -> None:
     """The settlement of one message and the reserve of the next travel together."""
-    try:
-        RedisConsumer(url, "q", prefetch=100)
-    except ConfigurationError:
-        pytest.skip("a message is settled in a trip of its own so far")
     assert ours.consume(url, 400, layout=layout, prefetch=1)["trips"] <= 1.05
 
 
@@ -68,7 +63,7 @@ def test_one_script_call_moves_a_bounded_number(url: str) -> None:
 def test_jobs_need_a_trip_a_step(url: str) -> None:
     """An enqueue, a claim, a completion; a batch is one as well."""
     assert ours_jobs.enqueue(url, 50)["replies"] == 1
-    assert ours_jobs.enqueue_many(url, 1000)["replies"] == pytest.approx(1 / 100, abs=1 / 100)
+    assert ours_jobs.enqueue_many(url, 1000)["replies"] == pytest.approx(1 / 100, abs=1e-3)
     assert ours_jobs.run_jobs(url, 50)["replies"] <= 2.1
 
 

@@ -1,4 +1,4 @@
-"""Every promise is asked of both layouts and both shells."""
+"""Layouts and shells that a promise may ask for; clusters."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_an_empty_queue_of_weight_leaves_its_turns_to_the_others(served: Served)
 
 @pytest.mark.parametrize("name", ["high", "default"])
 def test_an_idle_worker_waits_for_all_queues_at_once(
-    served: Served, name: str, monkeypatch: pytest.MonkeyPatch
+    served: Served, name: str, monkeypatch: pytest.MonkeyPatch, client: Client
 ) -> None:
     """The wait for one of them does not keep a message of the other one."""
     for shell in ("sync", "aio"):
@@ -117,9 +117,10 @@ def test_an_idle_worker_waits_for_all_queues_at_once(
     consumers = [served.consumer(each, block_timeout=60) for each in ("high", "default")]
     for each in consumers:
         each._driver._settings.kwargs["socket_timeout"] = 90
+    before = client.info("clients")["blocked_clients"]
     thread = threading.Thread(target=served.serve, args=consumers, kwargs={"until": 1})
     thread.start()
-    threading.Event().wait(0.3)
+    eventually(lambda: client.info("clients")["blocked_clients"] >= before + 2)
     served.publish(name)
     thread.join(30)  # half the wait
     assert served.seen == [name]

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from babelqueue_redis import JobWorker, RedisConsumer, RedisJobStore, RedisPublisher, RedisQueue
+from babelqueue_redis import (
+    JobWorker,
+    RedisConsumer,
+    RedisJobStore,
+    RedisPublisher,
+    RedisQueue,
+    RedisSeenStore,
+    RedisWorker,
+)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "options.md").read_text()
 
@@ -17,6 +25,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "options.md").read_text()
         ("Publishers", RedisPublisher),
         ("Queues", RedisQueue),
         ("Consumers", RedisConsumer),
+        ("Workers of several queues", RedisWorker),
+        ("Stores of seen ids", RedisSeenStore),
         ("Job stores", RedisJobStore),
         ("Job workers", JobWorker),
     ],

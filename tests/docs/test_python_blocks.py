@@ -14,7 +14,7 @@ import redis
 import redis.asyncio
 from opentelemetry.instrumentation.babelqueue import BabelQueueInstrumentor
 
-from babelqueue_redis import AsyncRedisConsumer, JobWorker, RedisConsumer, hooks
+from babelqueue_redis import AsyncRedisConsumer, JobWorker, RedisConsumer, RedisWorker, hooks
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -58,7 +58,11 @@ def _redis_is_the_readers(
 
     monkeypatch.setattr(redis, "Redis", Here)
     monkeypatch.setattr(redis.asyncio, "Redis", AsyncHere)
+    serve = RedisWorker.run
     monkeypatch.setattr(RedisConsumer, "run", run)
+    monkeypatch.setattr(
+        RedisWorker, "run", lambda worker: serve(worker, iter([True, False]).__next__)
+    )
     monkeypatch.setattr(AsyncRedisConsumer, "run", run_async)
     monkeypatch.setattr(JobWorker, "run", run_jobs)
     yield

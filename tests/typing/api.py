@@ -43,6 +43,7 @@ from babelqueue_redis import (
     RedisPublisher,
     RedisQueue,
     RedisSeenStore,
+    RedisWorker,
     Redriven,
     Reservation,
     StoredMessage,
@@ -100,6 +101,10 @@ if reserved is not None:
     assert_type(reserved.lost, bool)
 assert_type(consumer.poll(0), Outcome | None)
 assert_type(consumer.run(lambda: True), int)
+assert_type(consumer.healthy, bool)
+several = RedisWorker([consumer, RedisConsumer("redis://127.0.0.1", "b")], weights=(3, 1))
+assert_type(several.run(), int)
+assert_type(several.healthy, bool)
 consumer.handler("urn:a")(idempotent(handler, RedisSeenStore("redis://127.0.0.1", ttl=60)))
 
 

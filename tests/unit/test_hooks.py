@@ -237,17 +237,45 @@ def test_a_hook_is_told_how_a_step_ended() -> None:
 
     hooks.register(Told())
     step = Settling(PLACE, TAKEN, Outcome.ACKED)
-    with hooks.settling(step) as given:
-        assert given is step
+    with hooks.settling_all([step]):
         step.outcome = Outcome.EXPIRED
     assert told == [None, Outcome.EXPIRED]
 
 
 def test_a_message_that_is_left_is_not_settled() -> None:
     """Nothing is sent, so there is nothing to enclose."""
-    hooks.register(Broken("call"))
-    with hooks.settling(Settling(PLACE, TAKEN, Outcome.LEFT)) as step:
-        assert step.intended is Outcome.LEFT  # type: ignore[attr-defined]
+    told: list[Settling] = []
+
+    class Told(Hook):
+        def settling(self, settling: Settling) -> None:
+            told.append(settling)
+
+    hooks.register(Told())
+    steps = [Settling(PLACE, TAKEN, each) for each in (Outcome.LEFT, Outcome.ACKED)]
+    with hooks.settling_all(steps):
+        pass
+    assert told == steps[1:]
+
+
+def test_each_settlement_of_a_trip_ends_in_its_own_way() -> None:
+    """One that Redis did not confirm is no error of the others."""
+    told: list[tuple[Outcome, type[BaseException] | None]] = []
+
+    class Told(Hook):
+        @contextlib.contextmanager
+        def settling(self, settling: Settling) -> Iterator[None]:
+            try:
+                yield
+            except ValueError as error:
+                told.append((settling.intended, type(error)))
+                raise
+            told.append((settling.intended, None))
+
+    hooks.register(Told())
+    steps = [Settling(PLACE, TAKEN, each) for each in (Outcome.ACKED, Outcome.RETRIED)]
+    with hooks.settling_all(steps) as errors:
+        errors[0] = ValueError()
+    assert told == [(Outcome.RETRIED, None), (Outcome.ACKED, ValueError)]
 
 
 def test_notes_are_each_reservations_own() -> None:

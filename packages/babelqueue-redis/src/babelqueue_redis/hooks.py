@@ -133,17 +133,11 @@ def processing(delivery: Delivery) -> AbstractContextManager[object]:
     return _Entered("processing", delivery) if _registered else nullcontext(delivery)
 
 
-def settling(settling: Settling) -> AbstractContextManager[object]:
-    """Enter every hook around a settlement that sends something."""
-    if _registered and settling.intended is not Outcome.LEFT:
-        return _Entered("settling", settling)
-    return nullcontext(settling)
-
-
 def settling_all(steps: Sequence[Settling]) -> AbstractContextManager[list[Exception | None]]:
-    """Enter every hook around settlements that travel together.
+    """Enter every hook around settlements that travel together; ask :func:`are_registered` first.
 
-    The value of the ``with`` has a place for each one's error, which its hooks see.
+    What sends nothing (``LEFT``) is left out. The value of the ``with`` has a place for each one's
+    error, which its hooks see.
     """
     return _EnteredAll(steps)
 
@@ -190,7 +184,10 @@ class _EnteredAll:
 
     def __init__(self, steps: Sequence[Settling]) -> None:
         self._errors: list[Exception | None] = [None] * len(steps)
-        self._open = [settling(step) for step in steps]
+        self._open: list[AbstractContextManager[Any]] = [
+            nullcontext() if step.intended is Outcome.LEFT else _Entered("settling", step)
+            for step in steps
+        ]
 
     def __enter__(self) -> list[Exception | None]:
         for step in self._open:

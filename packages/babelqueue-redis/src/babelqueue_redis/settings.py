@@ -108,8 +108,9 @@ class ConsumerOptions(QueueOptions):
         migration_batch_size: How many expired reservations one sweep moves at most; -1 is all.
         shutdown_timeout: How long a handler may go on after SIGTERM or SIGINT.
         prefetch: How many messages one trip reserves at most, and about a megabyte of them.
-            ``auto`` takes as many as are handled in a few milliseconds, from 1 to 100: batches
-            where handlers are fast, one at a time where they are slow.
+            ``auto`` takes as many as are handled in a few milliseconds, up to 100, and as many as
+            can be started at once: batches where handlers are fast, one for each free handler
+            where they are slow.
         concurrency: How many handlers run at once: in threads, or in tasks with asyncio. Messages
             are taken in order.
         retry_backoff: How long a failed message is kept back. Must be 0 on the legacy layout,

@@ -232,9 +232,9 @@ class AsyncRedisConsumer:
 
     @property
     def healthy(self) -> bool:
-        """Whether :meth:`run` goes on and Redis answered within 15 s, or a handler runs.
+        """Whether :meth:`run` goes on and Redis answered within 15 s, or its handlers are busy.
 
-        A handler counts for as long as its reservation may be extended. Ask from any thread.
+        They count for as long as their reservations may be extended. Ask from any thread.
         """
         return self._worker.pulse.alive(self._driver.monotonic())
 

@@ -21,7 +21,11 @@ from babelqueue_redis.values import Destination
 
 
 class Worker:
-    """Takes messages of one or several queues until it is told to stop."""
+    """Takes messages of one or several queues until it is told to stop.
+
+    Attributes:
+        pulse: Whether the loop is alive.
+    """
 
     def __init__(self, feeds: Sequence[Feed], weights: Sequence[int] | None = None) -> None:
         """Prepare; nothing is sent yet.
@@ -53,8 +57,10 @@ class Worker:
         Args:
             should_continue: Asked before every message.
         """
-        if any(feed.is_served for feed in self._feeds):
-            msg = "run() is running already: use a consumer for each task"
+        busy = next((feed for feed in self._feeds if feed.is_served), None)
+        if busy is not None:
+            queue = busy.options.queue
+            msg = f"run() is running already on queue {queue!r}: use a consumer for each task"
             raise BabelQueueError(msg)
         self._serve(is_served=True)
         self._lanes = MessageLanes(self._concurrency)

@@ -48,7 +48,7 @@ class Child:
         Its standard input is a pipe that nobody writes to. It ends when the parent does.
         """
         self.health.unlink(missing_ok=True)
-        self.kill_at, self.started = None, time.monotonic()
+        self.killed, self.kill_at, self.started = False, None, time.monotonic()
         self.process = subprocess.Popen(  # noqa: S603 - this very command
             [*self.command, "--child", str(self.health)],
             stdin=subprocess.PIPE,

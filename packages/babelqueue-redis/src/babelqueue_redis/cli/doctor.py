@@ -20,6 +20,7 @@ from babelqueue_redis.cli.stats import queue_names
 from babelqueue_redis.cli.telemetry_checks import check_telemetry
 from babelqueue_redis.errors import CommandRefusedError
 from babelqueue_redis.settings import LAYOUTS
+from babelqueue_redis.sync.driver import Driver
 
 _SIGNS = {OK: ("ok      ", "green"), WARNING: ("warning ", "yellow"), PROBLEM: ("problem ", "red")}
 
@@ -55,6 +56,13 @@ def doctor(
 
 def _checks(session: Session, queues: list[str] | None) -> Iterator[Check]:
     driver = session.driver()
+    try:
+        yield from _asked(session, driver, queues)
+    finally:
+        driver.close()
+
+
+def _asked(session: Session, driver: Driver, queues: list[str] | None) -> Iterator[Check]:
     first = queues[0] if queues else f"{session.queue_prefix}queue"
     prefix = session.queue_prefix if session.layout == "zset" and queues else ""
     probe = f"{prefix}{first}:bq-doctor:{entropy.new_token()}"
@@ -77,7 +85,6 @@ def _checks(session: Session, queues: list[str] | None) -> Iterator[Check]:
         here, there = map(session.operations, (name, name), LAYOUTS if framed else LAYOUTS[::-1])
         yield from check_queue(driver, name, here, there, framed=framed)
     yield from check_telemetry()
-    driver.close()
 
 
 def _write(output: Output, check: Check) -> None:

@@ -68,7 +68,7 @@ def worker(  # noqa: PLR0913 - one parameter per option
     """Work off queues with the handlers of module:attribute, until SIGTERM or Ctrl-C.
 
     A mapping of URNs to handlers needs --queue; coroutine functions run in asyncio. A ready
-    RedisConsumer, AsyncRedisConsumer, JobWorker or AsyncJobWorker has its options itself.
+    RedisConsumer, RedisWorker, JobWorker, or the asyncio one of them, has its options itself.
     """
     session: Session = ctx.obj
     given: dict[str, Any] = {
@@ -76,7 +76,9 @@ def worker(  # noqa: PLR0913 - one parameter per option
         "prefetch": prefetch
         if prefetch in (None, "auto")
         else _number("--prefetch", prefetch, int),
-        "retry_after": retry_after and _number("--retry-after", retry_after, float),
+        "retry_after": None
+        if retry_after in (None, "none")
+        else _number("--retry-after", retry_after, float),
         "max_tries": max_tries,
         "retry_backoff": retry_backoff,
         "unknown_urn": unknown_urn,

@@ -39,7 +39,7 @@ class Pulse:
         self._until = now + PATIENCE
 
     def busy(self, now: float) -> None:
-        """Note that the loop goes into a handler, and cannot beat before it has ended."""
+        """Note that the loop goes into a handler, and may not beat before it has ended."""
         self._until = now + self._limit + PATIENCE
 
     def outage(self, now: float) -> None:

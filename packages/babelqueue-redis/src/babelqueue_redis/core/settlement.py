@@ -90,22 +90,20 @@ def outcome_if_failed(
 
 def settlement(
     delivery: Delivery,
-    error: BaseException | None,
+    error: BaseException,
     options: ConsumerOptions,
     now_ms: int,
     draw: float = 0,
 ) -> Settlement:
-    """Return the settlement of a delivery whose handling ended with ``error``, or well.
+    """Return the settlement of a delivery whose handling ended with ``error``.
 
     Args:
         delivery: What was handled.
-        error: What its handling raised; ``None`` when it went well.
+        error: What its handling raised.
         options: The consumer's.
         now_ms: Epoch milliseconds.
         draw: A random number from 0 to 1, for the jitter of a retry.
     """
-    if error is None:
-        return ACK
     outcome = delivery.intended(error)
     body = delivery.reservation.body
     if outcome is Outcome.RETRIED:

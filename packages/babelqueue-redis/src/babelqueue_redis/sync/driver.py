@@ -107,11 +107,18 @@ class Driver:
         self._exchange([command.wire()], replies=0)
 
     def is_answered(self, seconds: float) -> bool:
-        """Wait for the reply to what was posted; tell whether it has come."""
+        """Wait for the reply to what was posted; tell whether it has come.
+
+        Raises:
+            ConnectionLostError: It will not.
+        """
         try:
-            return bool(self._connection().can_read(seconds))
-        except (RedisError, OSError):
-            return True  # to read it tells what is wrong
+            is_there = bool(self._connection().can_read(seconds))
+        except (RedisError, OSError) as error:
+            self.close()
+            self._settings.lost(error, sent=True)
+        self._own.used = time.monotonic()  # what is there was asked for: the link is not stale
+        return is_there
 
     def collect(self, command: Command[T]) -> T:
         """Return the result of what was posted; raises what :meth:`send` raises."""

@@ -36,6 +36,7 @@ class Feed:
 
     Attributes:
         options: The consumer's.
+        driver: The consumer's.
         lane: The consumer's.
         waiting: What is reserved and not started, the oldest first.
         is_served: Whether a worker is taking its messages.
@@ -64,7 +65,7 @@ class Feed:
             work: Handles a message, and calls its second argument with how that ended.
         """
         self.options = options
-        self._driver = driver
+        self.driver = driver
         self.lane = lane
         self.waiting: deque[Reservation] = deque()
         self.is_served = False
@@ -78,18 +79,13 @@ class Feed:
         self._outages = 0
 
     @property
-    def driver(self) -> Driver:
-        """What the consumer speaks through."""
-        return self._driver
-
-    @property
     def is_away(self) -> bool:
         """Whether Redis did not answer the last time."""
         return self._outages > 0
 
     def pause(self) -> float:
         """Return the seconds until messages are to be asked for again: 0 is now."""
-        return self._resumes and max(0.0, self._resumes - self._driver.monotonic())
+        return self._resumes and max(0.0, self._resumes - self.driver.monotonic())
 
     def keep(self, end: End) -> None:
         """Keep how a message ended, until the next trip."""
@@ -97,16 +93,16 @@ class Feed:
         if self.waiting or self.options.concurrency > 1:
             self._heartbeat.wake()  # the next trip may be a long way off
         if end.settlement.outcome is Outcome.RELEASED:
-            self._resumes = self._driver.monotonic() + _PAUSE_AFTER_RELEASE
+            self._resumes = self.driver.monotonic() + _PAUSE_AFTER_RELEASE
 
     def handle(self, reservation: Reservation, keep: Callable[[End], None]) -> None:
         """Handle a message; raises what came from outside meanwhile."""
-        started = self._driver.monotonic()
+        started = self.driver.monotonic()
         self._heartbeat.started(reservation, started)
         try:
             self._work(reservation, keep)
         finally:
-            self._window.note(self._driver.monotonic() - started)
+            self._window.note(self.driver.monotonic() - started)
 
     def fetch(self, free: int) -> bool:
         """Settle what ended and reserve more, in one trip; tell whether messages wait.
@@ -116,13 +112,13 @@ class Feed:
         Args:
             free: How many messages could be started at once.
         """
-        return self._driver.whole(self._fetch(free))
+        return self.driver.whole(self._fetch(free))
 
     def settle(self) -> None:
         """Settle what ended, and take nothing."""
         ends = self._settler.drain()
         if ends:
-            self._driver.whole(self._settler.settle_all(ends))
+            self.driver.whole(self._settler.settle_all(ends))
 
     def settle_late(self) -> None:
         """Settle what ended, if that was a while ago."""
@@ -139,11 +135,11 @@ class Feed:
     def wait(self, seconds: float, idle: int) -> None:
         """Wait until a message may be there."""
         try:
-            pause = self._driver.send(self.wait_for(seconds, idle))
+            pause = self.driver.send(self.wait_for(seconds, idle))
         except TransportError as error:
             self.away(error)
         else:
-            self._driver.sleep(min(pause, seconds))
+            self.driver.sleep(min(pause, seconds))
 
     def wait_for(self, seconds: float, idle: int) -> Command[float]:
         """Return the command that waits until a message may be there."""
@@ -153,16 +149,16 @@ class Feed:
         """Pause before the next try; say once per outage that there is one."""
         if self._outages == 0:
             logger.error("queue %r cannot be served for now: %s", self.options.queue, error)
-        self._driver.close()  # the name may lead to another server by then
+        self.driver.close()  # the name may lead to another server by then
         longest = min(_FIRST_BACKOFF * 2 ** min(self._outages, 10), _LONGEST_BACKOFF)
         self._outages += 1
         pause = random.uniform(longest / 2, longest)  # noqa: S311 - it spreads, it keeps no secret
-        self._resumes = self._driver.monotonic() + pause
+        self._resumes = self.driver.monotonic() + pause
 
     def close(self) -> None:
         """Close the connections; the next trip opens new ones."""
         self._heartbeat.close()
-        self._driver.close()
+        self.driver.close()
 
     def _fetch(self, free: int) -> bool:
         """Do what :meth:`fetch` says; whoever cancels it finds what was taken waiting."""
@@ -187,12 +183,12 @@ class Feed:
 
     def _adopt_now_and_then(self) -> None:
         """Give elements that were reserved without a deadline one; nobody else would miss them."""
-        now = self._driver.monotonic()
+        now = self.driver.monotonic()
         if now < self._next_adoption:
             return
         self._next_adoption = now + _BETWEEN_ADOPTIONS
         try:
-            count = self._driver.run(self._layout.adopt(entropy.new_token))
+            count = self.driver.run(self._layout.adopt(entropy.new_token))
         except CommandRefusedError as error:
             logger.info("queue %r: %s", self.options.queue, error)
             return

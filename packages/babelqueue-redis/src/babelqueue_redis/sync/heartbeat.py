@@ -63,6 +63,8 @@ class Heartbeat:
 
     def begin(self, reservations: Sequence[Reservation]) -> None:
         """Extend reservations from now on."""
+        if self._pid != os.getpid():
+            self._forget_the_parents()
         self._beats.add(reservations, self._driver.monotonic())
         if self._beats.interval and (self._thread is None or not self._thread.is_alive()):
             self._start()
@@ -120,10 +122,13 @@ class Heartbeat:
         with contextlib.suppress(RuntimeError):  # it rings already
             self._alarm.release()
 
+    def _forget_the_parents(self) -> None:
+        """Begin anew in a forked child: the thread and the reservations are not its own."""
+        self._beats.clear()
+        self._thread = None
+        self._pid = os.getpid()
+
     def _start(self) -> None:
-        if self._pid != os.getpid():
-            self._beats.clear()
-            self._pid = os.getpid()
         self._is_awake = False
         self._alarm = threading.Lock()
         self._alarm.acquire()

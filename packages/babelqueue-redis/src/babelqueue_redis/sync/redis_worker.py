@@ -13,9 +13,11 @@ from babelqueue_redis.sync.worker import Worker
 class RedisWorker:
     """Serves several queues in one loop, each with its own consumer.
 
-    A batch that was reserved is handled before another queue is asked, so a message of the first
-    queue waits for a few milliseconds' work at most, or for one message. An idle worker waits for
-    all queues at once. An outage of one consumer's server does not keep the others.
+    A batch that was reserved is handled before another queue is asked; with ``prefetch="auto"``
+    a message of the first queue waits for a few milliseconds' work at most, or for one message. An
+    idle worker waits for all queues at once. An outage of one consumer's server does not keep the
+    others. Ask and stop the worker: ``healthy`` and ``stop()`` of its consumers concern their own
+    ``run()`` only.
 
     Args:
         consumers: One for each queue, the most urgent first. The handlers of all of them share the
@@ -37,7 +39,7 @@ class RedisWorker:
             msg = f"consumers={consumers!r} is refused: it must be one RedisConsumer or more"
             raise ConfigurationError(msg)
         if len(set(map(id, consumers))) < len(consumers):
-            msg = "consumers holds one consumer twice: give each queue one of its own"
+            msg = "consumers holds a consumer twice: give each queue one of its own"
             raise ConfigurationError(msg)
         if weights is not None and len(weights) != len(consumers):
             msg = f"weights={weights!r} is refused: {len(consumers)} consumers need as many"
@@ -67,8 +69,8 @@ class RedisWorker:
 
     @property
     def healthy(self) -> bool:
-        """Whether :meth:`run` goes on and Redis answered within 15 s, or a handler runs.
+        """Whether :meth:`run` goes on and Redis answered within 15 s, or its handlers are busy.
 
-        A handler counts for as long as its reservation may be extended. Ask from any thread.
+        They count for as long as their reservations may be extended. Ask from any thread.
         """
         return self._worker.pulse.alive(self._worker.monotonic())

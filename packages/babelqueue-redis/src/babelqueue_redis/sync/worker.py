@@ -18,12 +18,18 @@ from babelqueue_redis.sync.message_lanes import MessageLanes
 from babelqueue_redis.sync.shutdown import listening
 from babelqueue_redis.values import Destination
 
-_GLANCE = 0.005
+_GLANCE = 0.01
 """Seconds to look at one of several connections before the next."""
+_GRACE = 0.2
+"""Seconds that the answer to a wait that was in vain may take."""
 
 
 class Worker:
-    """Takes messages of one or several queues until it is told to stop."""
+    """Takes messages of one or several queues until it is told to stop.
+
+    Attributes:
+        pulse: Whether the loop is alive.
+    """
 
     def __init__(self, feeds: Sequence[Feed], weights: Sequence[int] | None = None) -> None:
         """Prepare; nothing is sent yet.
@@ -56,8 +62,10 @@ class Worker:
         Args:
             should_continue: Asked before every message.
         """
-        if any(feed.is_served for feed in self._feeds):
-            msg = "run() is running already: use a consumer for each thread"
+        busy = next((feed for feed in self._feeds if feed.is_served), None)
+        if busy is not None:
+            queue = busy.options.queue
+            msg = f"run() is running already on queue {queue!r}: use a consumer for each thread"
             raise BabelQueueError(msg)
         self._serve(is_served=True)
         self._lanes = MessageLanes(self._concurrency)
@@ -169,14 +177,16 @@ def _wait_for_any(feeds: Sequence[Feed], seconds: float, idle: int) -> None:
                 command = feed.wait_for(seconds, idle)
                 feed.driver.post(command)
                 asked[feed] = command
-        until = clock.monotonic() + seconds
-        while clock.monotonic() < until:
-            answered = [feed for feed in asked if feed.driver.is_answered(_GLANCE)]
-            for feed in answered:
+        until = clock.monotonic() + seconds + _GRACE
+        waiting = len(asked)
+        while len(asked) == waiting > 0 and clock.monotonic() < until:
+            for feed in tuple(asked):
+                command = asked.pop(feed)
                 with _outage_of(feed):
-                    pause = max(pause, feed.driver.collect(asked.pop(feed)))
-            if answered:
-                break
+                    if feed.driver.is_answered(_GLANCE):
+                        pause = max(pause, feed.driver.collect(command))
+                    else:
+                        asked[feed] = command
     finally:
         for feed in asked:
             feed.driver.close()

@@ -115,9 +115,9 @@ def in_memory(*shells: Any) -> Iterator[MemoryQueues]:  # noqa: ANN401 - four ki
             driver = AsyncDriver() if is_async else Driver()
             layout = MemoryLayout(queues, lock, shell._options)  # noqa: SLF001 - ours
             for part in (shell, *(getattr(shell, name, shell) for name in _PARTS)):
-                stack.enter_context(mock.patch.object(part, "_driver", driver))
-                if hasattr(part, "_layout"):
-                    stack.enter_context(mock.patch.object(part, "_layout", layout))
+                for name, value in (("_driver", driver), ("driver", driver), ("_layout", layout)):
+                    if hasattr(part, name):
+                        stack.enter_context(mock.patch.object(part, name, value))
         yield queues
 
 
