@@ -21,6 +21,7 @@ from babelqueue_redis import (
 )
 from kit.redis_server import free_port
 from tests.support.marks import both_layouts, both_shells
+from tests.support.proxy import proxy_to
 from tests.support.server import Client
 from tests.support.waiting import eventually
 
@@ -124,6 +125,25 @@ def test_an_idle_worker_waits_for_all_queues_at_once(
     served.publish(name)
     thread.join(30)  # half the wait
     assert served.seen == [name]
+
+
+def test_an_idle_worker_keeps_its_connections(
+    served: Served, monkeypatch: pytest.MonkeyPatch, redis_url: str
+) -> None:
+    """A wait that ends without a message leaves them as they are, however long it was."""
+    for shell in ("sync", "aio"):
+        monkeypatch.setattr(f"babelqueue_redis.{shell}.worker.LONGEST_BLOCK", 0.1)
+        monkeypatch.setattr(f"babelqueue_redis.{shell}.driver.TRUSTED_FOR", 0.05)
+    with proxy_to(redis_url) as proxy:
+        consumers = [served.consumer(each, proxy.url) for each in ("high", "default")]
+        thread = threading.Thread(target=served.serve, args=consumers, kwargs={"until": 1})
+        thread.start()
+        eventually(lambda: proxy.requests_with(b"BL") >= 4)  # all have waited once
+        met = proxy.requests_with(b"SETINFO")
+        eventually(lambda: proxy.requests_with(b"BL") >= 20)
+        assert proxy.requests_with(b"SETINFO") == met
+        served.publish("default")
+        thread.join(60)
 
 
 def test_an_outage_of_one_server_does_not_keep_the_others(served: Served) -> None:

@@ -22,7 +22,10 @@ from babelqueue_redis import (
     RedisConsumer,
     RedisPublisher,
 )
+from tests.support.marks import both_layouts
+from tests.support.proxy import proxy_to
 from tests.support.server import Client
+from tests.support.store import Store
 from tests.support.waiting import eventually
 
 WORKER = """
@@ -243,6 +246,33 @@ def test_a_frozen_server_does_not_keep_a_worker(own_server: Callable[..., str]) 
     finally:
         os.kill(server, signal.SIGCONT)
     child.process.communicate(timeout=60)
+
+
+@both_layouts
+def test_an_interruption_waits_for_the_trip_under_way(
+    redis_url: str, queue: str, layout: str, store: Store
+) -> None:
+    """What it settles is settled, and what it takes is given back: nothing waits for its lease."""
+    publisher = RedisPublisher(redis_url, queue, layout=layout)
+    with proxy_to(redis_url) as proxy:
+
+        def handle(_envelope: Envelope) -> None:
+            proxy.hold_the_reply_to(b"EVALSHA")  # to the next trip: it settles this, and takes
+            threading.Thread(target=interrupt).start()
+
+        def interrupt() -> None:
+            eventually(lambda: proxy.holds)
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
+            eventually(lambda: consumer._lane.interrupted)
+            proxy.let_go()
+
+        options: dict[str, Any] = {"layout": layout, "prefetch": 1}
+        consumer = RedisConsumer(proxy.url, queue, {"urn:a": handle}, **options)
+        consumer.poll(0)  # the server knows the script from now on
+        publisher.publish_many([("urn:a", {"n": n}) for n in range(3)])
+        assert consumer.run() == 1
+    assert store.counts() == {"ready": 2}
 
 
 def test_a_run_inside_a_handler_passes_the_signal_on(

@@ -34,6 +34,11 @@ class Proxy:
         self._may_pass.clear()
         self._held = pattern
 
+    @property
+    def holds(self) -> bool:
+        """Whether the request came whose reply is to be held back, and was not let go."""
+        return self._held is None and not self._may_pass.is_set()
+
     def let_go(self) -> None:
         """Send on what was held back."""
         self._may_pass.set()

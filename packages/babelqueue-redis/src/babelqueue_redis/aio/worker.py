@@ -19,6 +19,9 @@ from babelqueue_redis.redis_py import LONGEST_BLOCK
 from babelqueue_redis.steps import Serving
 from babelqueue_redis.values import Destination
 
+_GRACE = 0.2
+"""Seconds that the end of a wait may come late: the server looks ten times a second."""
+
 
 class Worker:
     """Takes messages of one or several queues until it is told to stop.
@@ -161,9 +164,12 @@ class Worker:
 
 async def _wait_for_any(feeds: Sequence[Feed], seconds: float, idle: int) -> None:
     """Wait until one of several queues may have a message."""
+    until = asyncio.get_running_loop().time() + seconds
     waits = [asyncio.ensure_future(feed.wait(seconds, idle)) for feed in feeds]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if asyncio.get_running_loop().time() >= until:
+            await asyncio.wait(waits, timeout=_GRACE)  # the others' ends come at once, too
     finally:
         for wait in waits:
             wait.cancel()

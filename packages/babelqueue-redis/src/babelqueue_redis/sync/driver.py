@@ -103,25 +103,18 @@ class Driver:
         return result
 
     def post(self, command: Command[Any]) -> None:
-        """Send a command whose reply is asked for with :meth:`is_answered`, before any other."""
+        """Send a command whose reply is asked for with :meth:`collect`, before any other."""
         self._exchange([command.wire()], replies=0)
 
-    def is_answered(self, seconds: float) -> bool:
-        """Wait for the reply to what was posted; tell whether it has come.
-
-        Raises:
-            ConnectionLostError: It will not.
-        """
-        try:
-            is_there = bool(self._connection().can_read(seconds))
-        except (RedisError, OSError) as error:
-            self.close()
-            self._settings.lost(error, sent=True)
-        self._own.used = time.monotonic()  # what is there was asked for: the link is not stale
-        return is_there
+    def fileno(self) -> int:
+        """Return the socket that becomes readable with the reply to what was posted."""
+        connection: Any = self._connection()
+        number: int = connection._sock.fileno()  # noqa: SLF001 - redis-py shows it nowhere else
+        return number
 
     def collect(self, command: Command[T]) -> T:
         """Return the result of what was posted; raises what :meth:`send` raises."""
+        self._own.used = time.monotonic()  # bytes on the link are no sign of a stale one here
         (reply,) = self._exchange([], replies=1)
         return result_of(command, reply)
 

@@ -22,7 +22,7 @@ class HandlerInterrupted(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def listening(
-    stop: Callable[[], None], interrupt: Callable[[], None], limit: float
+    stop: Callable[[], None], interrupt: Callable[[], bool], limit: float
 ) -> Iterator[None]:
     """Turn SIGTERM and SIGINT into a graceful end; only the main thread can."""
     if threading.current_thread() is not threading.main_thread():
@@ -30,9 +30,11 @@ def listening(
         return
     shutdown = Shutdown(stop, interrupt, limit)
     try:
-        yield
-    except HandlerInterrupted:
-        pass
+        with contextlib.suppress(HandlerInterrupted):
+            try:
+                yield
+            finally:
+                shutdown.is_over = True  # an interruption before this is suppressed, too
     finally:
         shutdown.over()
 
@@ -48,13 +50,14 @@ class Shutdown:
     """
 
     def __init__(
-        self, stop: Callable[[], None], interrupt: Callable[[], None], limit: float
+        self, stop: Callable[[], None], interrupt: Callable[[], bool], limit: float
     ) -> None:
         """Keep what to call, and start to listen.
 
         Args:
             stop: At the first signal.
-            interrupt: Before an interruption.
+            interrupt: Before an interruption; tells whether it may be now. If not, the clock
+                strikes again.
             limit: Seconds from the first signal to the first interruption.
         """
         self._stop = stop
@@ -62,7 +65,7 @@ class Shutdown:
         self._timeout = min(limit, threading.TIMEOUT_MAX)
         self._pid = os.getpid()
         self._earlier_signals = itertools.count()  # atomic: one handler may interrupt another
-        self._is_over = False
+        self.is_over = False
         self._ears, self._mouth = os.pipe()
         self._clock = threading.Thread(target=self._run_clock, name="babelqueue-clock", daemon=True)
         self._start_clock()
@@ -73,17 +76,20 @@ class Shutdown:
         if self._pid != os.getpid():  # a child forked by a handler: not ours to shut down
             signal.signal(number, self._previous[number] or signal.SIG_DFL)
             signal.raise_signal(number)
-        elif not self._is_over:
+        elif not self.is_over:
             self._stop()
-            if next(self._earlier_signals) or self._timeout == 0:
-                self._interrupt()
+            is_first = next(self._earlier_signals) == 0
+            if is_first and self._timeout > 0:
+                os.write(self._mouth, bytes([number]))
+                self._pass_on(number, frame)
+            elif self._interrupt():
                 raise HandlerInterrupted
-            os.write(self._mouth, bytes([number]))
-            self._pass_on(number, frame)
+            else:
+                os.write(self._mouth, bytes([number]))
 
     def over(self) -> None:
         """End the clock and give the signals back."""
-        self._is_over = True
+        self.is_over = True
         os.write(self._mouth, b"\0")
         self._clock.join()
         for number, handler in self._previous.items():
@@ -105,8 +111,11 @@ class Shutdown:
 
     def _run_clock(self) -> None:
         number = os.read(self._ears, 1)[0]
-        wait = self._timeout
-        while number and not select.select([self._ears], [], [], wait)[0]:
-            # A real signal, unlike an exception set from another thread, ends a blocking call.
-            signal.pthread_kill(threading.main_thread().ident or 0, number)
+        wait = self._timeout or _STRIKE_AGAIN
+        while number:
+            if select.select([self._ears], [], [], wait)[0]:
+                number = os.read(self._ears, 1)[0]
+            else:
+                # A real signal, unlike an exception set from another thread, ends a blocking call.
+                signal.pthread_kill(threading.main_thread().ident or 0, number)
             wait = _STRIKE_AGAIN

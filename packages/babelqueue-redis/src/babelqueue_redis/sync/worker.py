@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import selectors
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from babelqueue_redis import hooks
 from babelqueue_redis.core.command import Command
@@ -14,14 +16,16 @@ from babelqueue_redis.layouts.operations import Operations
 from babelqueue_redis.redis_py import LONGEST_BLOCK
 from babelqueue_redis.steps import Serving
 from babelqueue_redis.sync.feed import Feed
-from babelqueue_redis.sync.message_lanes import MessageLanes
-from babelqueue_redis.sync.shutdown import listening
+from babelqueue_redis.sync.message_lanes import MessageLanes, Running
+from babelqueue_redis.sync.shutdown import HandlerInterrupted, listening
 from babelqueue_redis.values import Destination
 
-_GLANCE = 0.01
-"""Seconds to look at one of several connections before the next."""
+T = TypeVar("T")
+
+_LONGEST_TRIP = 1.0
+"""Seconds that an interruption waits for a trip that is under way."""
 _GRACE = 0.2
-"""Seconds that the answer to a wait that was in vain may take."""
+"""Seconds that the end of a wait may come late: the server looks ten times a second."""
 
 
 class Worker:
@@ -45,6 +49,8 @@ class Worker:
         self._patience = max(feed.options.shutdown_timeout for feed in feeds)
         self._lanes = MessageLanes(self._concurrency)
         self._stopping = False
+        self._spared_until = 0.0
+        self._is_owed = False
         self.pulse = Pulse(max(feed.options.longest_hold for feed in feeds))
 
     def monotonic(self) -> float:
@@ -94,16 +100,17 @@ class Worker:
                     self.pulse.busy(feed.driver.monotonic())
                     lanes.start(feed, feed.waiting.popleft())
                     if feed.waiting:
-                        feed.settle_late()
-            for feed in self._feeds:
-                feed.give_back()
+                        self._spared(feed.settle_late)
+            self._spared(self._give_back)
             lanes.join()
         finally:
-            abandoned = lanes.abandon()
-            for feed in self._feeds:
-                feed.give_back(tuple(taken for owner, taken in abandoned if owner is feed))
+            self._spared(lambda: self._give_back(lanes.abandon()))
         if lanes.error is not None:
             raise lanes.error
+
+    def _give_back(self, abandoned: Sequence[Running] = ()) -> None:
+        for feed in self._feeds:
+            feed.give_back(tuple(taken for owner, taken in abandoned if owner is feed))
 
     def _fill(self) -> Feed | None:
         """Return a queue with a message to start, waiting for one; ``None`` to be called again."""
@@ -131,7 +138,7 @@ class Worker:
         for feed in [self._feeds[place] for place in self._turns.order()]:
             if feed.pause():
                 continue
-            found = feed.fetch(self._lanes.free())
+            found = self._spared(lambda: feed.fetch(self._lanes.free()))  # noqa: B023 - called at once
             (self.pulse.outage if feed.is_away else self.pulse.beat)(feed.driver.monotonic())
             if found:
                 self._turns.served(self._feeds.index(feed))
@@ -143,7 +150,7 @@ class Worker:
         pause = min(feed.pause() for feed in self._feeds)
         if pause:
             for feed in self._feeds:
-                feed.settle()
+                self._spared(feed.settle)
             self._feeds[0].driver.sleep(min(pause, LONGEST_BLOCK))
         return pause > 0
 
@@ -154,9 +161,23 @@ class Worker:
         else:
             _wait_for_any(feeds, seconds, idle)
 
-    def _interrupt(self) -> None:
+    def _spared(self, trip: Callable[[], T]) -> T:
+        """Make a trip that an interruption waits for: what it takes and ends is not to be lost."""
+        self._spared_until = self.monotonic() + _LONGEST_TRIP
+        try:
+            return trip()
+        finally:
+            self._spared_until = 0.0
+            if self._is_owed:
+                self._is_owed = False
+                raise HandlerInterrupted
+
+    def _interrupt(self) -> bool:
+        """Prepare for an interruption; tell whether it may be now."""
         for feed in self._feeds:
             feed.lane.interrupt()
+        self._is_owed = self.monotonic() < self._spared_until
+        return not self._is_owed
 
     def _serve(self, *, is_served: bool) -> None:
         for feed in self._feeds:
@@ -171,25 +192,27 @@ def _wait_for_any(feeds: Sequence[Feed], seconds: float, idle: int) -> None:
     """
     asked: dict[Feed, Command[float]] = {}
     clock, pause = feeds[0].driver, 0.0
-    try:
-        for feed in feeds:
-            with _outage_of(feed):
-                command = feed.wait_for(seconds, idle)
-                feed.driver.post(command)
-                asked[feed] = command
-        until = clock.monotonic() + seconds + _GRACE
-        waiting = len(asked)
-        while len(asked) == waiting > 0 and clock.monotonic() < until:
-            for feed in tuple(asked):
-                command = asked.pop(feed)
+    until = clock.monotonic() + seconds
+    with selectors.DefaultSelector() as selector:
+        try:
+            for feed in feeds:
                 with _outage_of(feed):
-                    if feed.driver.is_answered(_GLANCE):
-                        pause = max(pause, feed.driver.collect(command))
-                    else:
-                        asked[feed] = command
-    finally:
-        for feed in asked:
-            feed.driver.close()
+                    command = feed.wait_for(seconds, idle)
+                    feed.driver.post(command)
+                    asked[feed] = command
+                    selector.register(feed.driver, selectors.EVENT_READ, feed)
+            # An answer after the wait is none: then the others' come at once, too.
+            while asked and (left := until + _GRACE - clock.monotonic()) > 0:
+                answered = [key.data for key, _ in selector.select(left)]
+                for feed in answered:
+                    selector.unregister(feed.driver)
+                    with _outage_of(feed):
+                        pause = max(pause, feed.driver.collect(asked.pop(feed)))
+                if answered and clock.monotonic() < until:
+                    break
+        finally:
+            for feed in asked:
+                feed.driver.close()
     clock.sleep(min(pause, seconds))
 
 
