@@ -23,6 +23,7 @@ from kit.redis_server import free_port
 from tests.support.marks import both_layouts, both_shells
 from tests.support.proxy import proxy_to
 from tests.support.server import Client
+from tests.support.store import Store
 from tests.support.waiting import eventually
 
 pytestmark = [both_layouts, both_shells]
@@ -151,6 +152,25 @@ def test_an_outage_of_one_server_does_not_keep_the_others(served: Served) -> Non
     served.publish("default", 5)
     away = served.consumer("high", f"redis://127.0.0.1:{free_port()}")
     assert served.serve(away, served.consumer("default"), until=5) == ["default"] * 5
+
+
+def test_a_finished_message_of_one_queue_does_not_wait_for_another(
+    served: Served, client: Client, queue: str, layout: str
+) -> None:
+    """It is settled while a long handler of the first queue runs."""
+    default = Store(client, f"{queue}.default", layout)
+    left: list[bool] = []
+
+    def after() -> None:
+        if len(served.seen) == 1:
+            served.publish("high")
+        else:
+            left.append(eventually(default.is_empty))
+
+    served.after = after
+    served.publish("default")
+    order = served.serve(served.consumer("high"), served.consumer("default"), until=2)
+    assert (order, left) == (["default", "high"], [True])
 
 
 def test_lanes_are_shared(served: Served) -> None:

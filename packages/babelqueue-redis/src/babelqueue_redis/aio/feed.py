@@ -40,6 +40,7 @@ class Feed:
         lane: The consumer's.
         waiting: What is reserved and not started, the oldest first.
         is_served: Whether a worker is taking its messages.
+        is_shared: Whether that worker may do much else before the next trip of this queue.
     """
 
     def __init__(  # noqa: PLR0913 - the parts of a consumer
@@ -68,7 +69,7 @@ class Feed:
         self.driver = driver
         self.lane = lane
         self.waiting: deque[Reservation] = deque()
-        self.is_served = False
+        self.is_served = self.is_shared = False
         self._work = work
         self._layout = layout
         self._heartbeat = heartbeat
@@ -90,7 +91,7 @@ class Feed:
     def keep(self, end: End) -> None:
         """Keep how a message ended, until the next trip."""
         self._settler.keep(end)
-        if self.waiting or self.options.concurrency > 1:
+        if self.waiting or self.is_shared:
             self._heartbeat.wake()  # the next trip may be a long way off
         if end.settlement.outcome is Outcome.RELEASED:
             self._resumes = self.driver.monotonic() + _PAUSE_AFTER_RELEASE

@@ -147,6 +147,8 @@ class Worker:
 
     async def _wait(self, seconds: float, idle: int) -> None:
         feeds = [feed for feed in self._feeds if not feed.pause()]
+        if not feeds:  # a lane has just given a message back
+            return
         if len(feeds) == 1:
             await feeds[0].wait(seconds, idle)
         else:
@@ -159,6 +161,7 @@ class Worker:
     def _serve(self, *, is_served: bool) -> None:
         for feed in self._feeds:
             feed.is_served = is_served
+            feed.is_shared = len(self._feeds) > 1 or self._concurrency > 1
             feed.lane.interrupted = False
 
 

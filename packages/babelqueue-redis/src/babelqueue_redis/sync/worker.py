@@ -156,6 +156,8 @@ class Worker:
 
     def _wait(self, seconds: float, idle: int) -> None:
         feeds = [feed for feed in self._feeds if not feed.pause()]
+        if not feeds:  # a lane has just given a message back
+            return
         if len(feeds) == 1:
             feeds[0].wait(seconds, idle)
         else:
@@ -182,6 +184,7 @@ class Worker:
     def _serve(self, *, is_served: bool) -> None:
         for feed in self._feeds:
             feed.is_served = is_served
+            feed.is_shared = len(self._feeds) > 1 or self._concurrency > 1
             feed.lane.interrupted = False
 
 
