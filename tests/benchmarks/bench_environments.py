@@ -69,7 +69,7 @@ class Peer:
         )
 
     def ask(self, work: str, n: int = 0, **options: Any) -> dict[str, Any]:
-        """Let it do a piece of work; return what it measured, or ``{"refused": why}``.
+        """Let it do a piece of work; return what it measured.
 
         Raises:
             PeerError: It failed.

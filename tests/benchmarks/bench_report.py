@@ -91,9 +91,7 @@ def _rows(measure: Measure, found: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     for contender in measure.contenders:
         name = contender.name
         reading = found.get(name, {})
-        if "refused" in reading:
-            yield f"  {name}", "[dim]not yet[/]"
-        elif "value" in reading:
+        if "value" in reading:
             moved = f", {reading['moved']} moved" if "moved" in reading else ""
             yield f"  {name}", f"{reading['value']:.2f} {measure.unit}{moved}"
         else:

@@ -215,12 +215,13 @@ def test_the_base_class_does_nothing() -> None:
         assert many == (PUBLICATION,)
     for step in (
         Receiving(PLACE),
-        Settling(PLACE, TAKEN, Outcome.ACKED),
         Serving(PLACE, lambda: None),
     ):
         name = type(step).__name__.lower()
         with getattr(hooks, name)(step) as given:
             assert given is step
+    with hooks.settling_all([Settling(PLACE, TAKEN, Outcome.ACKED)]) as errors:
+        assert errors == [None]
     assert not hooks.traffic_is_shown()
 
 

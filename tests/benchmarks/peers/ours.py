@@ -14,7 +14,6 @@ from typing import Any
 from babelqueue_redis import (
     AsyncRedisConsumer,
     AsyncRedisPublisher,
-    ConfigurationError,
     RedisConsumer,
     RedisPublisher,
 )
@@ -23,7 +22,6 @@ from tests.benchmarks.peers.protocol import (
     URN,
     Meter,
     Reading,
-    RefusedError,
     Work,
     data_of,
     metered,
@@ -31,14 +29,6 @@ from tests.benchmarks.peers.protocol import (
 )
 
 QUEUE = "ours"
-
-
-def consumer_of(kind: Any, url: str, handle: Any, **options: Any) -> Any:
-    """Return a consumer, or say which option is not there yet."""
-    try:
-        return kind(url, QUEUE, {URN: handle}, **options)
-    except ConfigurationError as error:
-        raise RefusedError(str(error)) from error
 
 
 def publish(url: str, n: int, layout: str = "legacy", size: int = 0) -> Reading:
@@ -105,7 +95,7 @@ def consume(
         if left <= 0:
             consumer.stop()
 
-    consumer: RedisConsumer = consumer_of(RedisConsumer, url, handle, **options)
+    consumer = RedisConsumer(url, QUEUE, {URN: handle}, **options)
     with instrumented(traced=traced):
         if fill:
             publisher, some = RedisPublisher(url, QUEUE, layout=layout), 100 if size < 9999 else 1
@@ -131,7 +121,7 @@ def consume_async(url: str, n: int, **options: Any) -> Reading:
             if left <= 0:
                 consumer.stop()
 
-        consumer: AsyncRedisConsumer = consumer_of(AsyncRedisConsumer, url, handle, **options)
+        consumer = AsyncRedisConsumer(url, QUEUE, {URN: handle}, **options)
         async with AsyncRedisPublisher(url, QUEUE) as publisher, consumer:
             for start in range(0, n, 1000):
                 await publisher.publish_many([(URN, data_of())] * min(1000, n - start))

@@ -31,10 +31,6 @@ _COUNTERS = (
 _SCRIPTS = re.compile(r"cmdstat_eval(?:sha)?:calls=(\d+),usec=(\d+)")
 
 
-class RefusedError(Exception):
-    """The system does not offer this."""
-
-
 def data_of(size: int = 0) -> dict[str, Any]:
     """Return a small payload, or one of about ``size`` bytes."""
     return {"order_id": 1042, "note": "x" * size} if size else {"order_id": 1042}
@@ -122,8 +118,6 @@ def serve(works: dict[str, Work], *packages: str) -> None:
         name, n = request.pop("work"), request.pop("n", 0)
         try:
             answer = versions(*packages) if name == "versions" else works[name](url, n, **request)
-        except RefusedError as error:
-            answer = {"refused": str(error)}
         except Exception:  # noqa: BLE001 - it is told
             answer = {"error": traceback.format_exc()}
         sys.stdout.write(json.dumps(answer) + "\n")
