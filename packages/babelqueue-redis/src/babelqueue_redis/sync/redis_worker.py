@@ -15,7 +15,8 @@ class RedisWorker:
 
     A batch that was reserved is handled before another queue is asked, so a message of the first
     queue waits for a few milliseconds' work at most, or for one message. An idle worker waits for
-    all queues at once. An outage of one consumer's server does not keep the others.
+    all queues at once. An outage of one consumer's server does not keep the others, but for the
+    time it takes to notice that a server does not answer, once (``socket_timeout`` and a second).
 
     Args:
         consumers: One for each queue, the most urgent first. The handlers of all of them share the
