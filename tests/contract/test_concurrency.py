@@ -178,6 +178,18 @@ def test_an_exit_ends_the_run_after_the_others(
     assert store.counts() == {"ready": 1}
 
 
+def test_a_run_that_breaks_off_leaves_nothing_reserved(
+    publisher: RedisPublisher, consumer_of: Make, store: Store
+) -> None:
+    """What was about to start is given back, too."""
+    publish(publisher, 6)
+    answers = iter([True, True, True])
+    consumer = consumer_of({"urn:a": lambda _: None}, concurrency=3, prefetch=6)
+    with pytest.raises((StopIteration, RuntimeError)):  # a coroutine turns the one into the other
+        consumer.run(lambda: next(answers))
+    eventually(lambda: not store.client.zcard(store.deadlines_key))  # a thread ends when it ends
+
+
 def test_a_suspect_is_handled_while_nothing_else_is(
     publisher: RedisPublisher, consumer_of: Make, store: Store
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -171,6 +172,29 @@ def test_a_finished_message_of_one_queue_does_not_wait_for_another(
     served.publish("default")
     order = served.serve(served.consumer("high"), served.consumer("default"), until=2)
     assert (order, left) == (["default", "high"], [True])
+
+
+def test_a_server_that_is_away_and_silent_does_not_keep_the_others(
+    served: Served, redis_url: str
+) -> None:
+    """They are served while it is asked whether it is back, and so is it once it is."""
+    with proxy_to(redis_url) as proxy, socket.create_server(("127.0.0.1", 0)) as silent:
+        proxy.lead_to(f"redis://127.0.0.1:{free_port()}")
+        away = served.consumer("high", f"{proxy.url}?socket_timeout=600")
+        consumers = (away, served.consumer("default", block_timeout=0.1))
+        thread = threading.Thread(target=served.serve, args=consumers, kwargs={"until": 6})
+        thread.start()
+        eventually(lambda: away.feed.is_away)
+        proxy.lead_to(f"redis://127.0.0.1:{silent.getsockname()[1]}")
+        asked = len(proxy.seen)
+        eventually(lambda: len(proxy.seen) > asked)  # from now on somebody waits for an answer
+        served.publish("default", 5)
+        eventually(lambda: served.seen == ["default"] * 5)
+        proxy.lead_to(redis_url)
+        silent.close()
+        served.publish("high")
+        thread.join(60)
+    assert served.seen == ["default"] * 5 + ["high"]
 
 
 def test_lanes_are_shared(served: Served) -> None:

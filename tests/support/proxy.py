@@ -101,6 +101,7 @@ class Proxy:
                     self._may_pass.wait()
                 if not muted.is_set():
                     inner.sendall(reply)
+        with contextlib.suppress(OSError):
             if not muted.is_set():
                 inner.shutdown(socket.SHUT_RDWR)  # the server hung up: so does the proxy
 

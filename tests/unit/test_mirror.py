@@ -16,8 +16,8 @@ MIRRORED = (
     *("publisher", "consumer", "settler", "feed", "redis_worker"),
     *("seen_store", "queue", "job_store"),
 )
-"""Not mirrored, by name: driver, outbox, lane, worker, message_lanes, heartbeat, shutdown and
-job_worker."""
+"""Not mirrored, by name: driver, outbox, lane, worker, message_lanes, knocking, heartbeat,
+shutdown and job_worker."""
 
 NAMES = [
     (r"\bAsync(?=Redis)", ""),

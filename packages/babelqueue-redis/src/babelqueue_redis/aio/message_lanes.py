@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
 
 from babelqueue_redis.aio.feed import Feed
 from babelqueue_redis.redis_py import LONGEST_BLOCK
@@ -26,6 +25,7 @@ class MessageLanes:
         """Begin idle."""
         self._count = concurrency
         self._running: set[asyncio.Task[BaseException | None]] = set()
+        self._fresh: dict[str, tuple[Feed, Reservation]] = {}
         self.handled = 0
         self.error: BaseException | None = None
 
@@ -49,7 +49,8 @@ class MessageLanes:
             return
         if reservation.alone:
             await self.join()
-        task = asyncio.ensure_future(_contained(feed.handle(reservation, feed.keep)))
+        self._fresh[reservation.token] = (feed, reservation)
+        task = asyncio.ensure_future(self._handle(feed, reservation))
         self._running.add(task)
         task.add_done_callback(self._note)
         if reservation.alone:
@@ -61,12 +62,29 @@ class MessageLanes:
             await asyncio.wait(self._running)
 
     async def abandon(self) -> None:
-        """Cancel what is still being handled, and wait until that has ended."""
+        """Cancel what is still being handled, and wait until that has ended.
+
+        A task that is cancelled before its first step does nothing: its message waits again.
+        """
         while self._running:
             for task in self._running:
                 task.cancel()
             with contextlib.suppress(asyncio.CancelledError):  # it is cancelling already
                 await asyncio.wait(self._running, timeout=_STRIKE_AGAIN)
+        for feed, reservation in self._fresh.values():
+            feed.waiting.append(reservation)
+        self._fresh.clear()
+
+    async def _handle(self, feed: Feed, reservation: Reservation) -> BaseException | None:
+        """Return what a handler raised that ends the run: a task would end the loop with it."""
+        del self._fresh[reservation.token]
+        try:
+            await feed.handle(reservation, feed.keep)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the run raises it
+            return error
+        return None
 
     def _note(self, task: asyncio.Task[BaseException | None]) -> None:
         self._running.discard(task)
@@ -74,14 +92,3 @@ class MessageLanes:
             error = task.result()
             self.handled += error is None
             self.error = self.error or error
-
-
-async def _contained(work: Awaitable[None]) -> BaseException | None:
-    """Return what a handler raised that is to end the run: a task would end the loop with it."""
-    try:
-        await work
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:  # noqa: BLE001 - the run raises it
-        return error
-    return None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 
 from babelqueue_redis import hooks
 from babelqueue_redis.aio.asking import from_threads
 from babelqueue_redis.aio.feed import Feed
+from babelqueue_redis.aio.knocking import Knocking
 from babelqueue_redis.aio.message_lanes import MessageLanes
 from babelqueue_redis.aio.shutdown import Shutdown
 from babelqueue_redis.core.pulse import Pulse
@@ -43,6 +45,7 @@ class Worker:
         self._block = min(feed.options.block_timeout for feed in feeds)
         self._patience = max(feed.options.shutdown_timeout for feed in feeds)
         self._lanes = MessageLanes(self._concurrency)
+        self._knocking = Knocking()
         self._stopping = False
         self.pulse = Pulse(max(feed.options.longest_hold for feed in feeds))
 
@@ -79,6 +82,7 @@ class Worker:
             self.pulse.end()
             self._stopping = False
             self._serve(is_served=False)
+            await self._knocking.end()
             for feed in self._feeds:
                 await feed.close()
         return self._lanes.handled
@@ -127,9 +131,10 @@ class Worker:
             if feed.waiting:
                 return feed
         for feed in [self._feeds[place] for place in self._turns.order()]:
-            if feed.pause():
+            if self._pause(feed):
                 continue
             found = await feed.fetch(self._lanes.free())
+            self._knocking.forget(feed)
             (self.pulse.outage if feed.is_away else self.pulse.beat)(feed.driver.monotonic())
             if found:
                 self._turns.served(self._feeds.index(feed))
@@ -138,20 +143,25 @@ class Worker:
 
     async def _is_paused(self) -> bool:
         """Sleep a while where no queue is to be asked."""
-        pause = min(feed.pause() for feed in self._feeds)
+        pause = min(map(self._pause, self._feeds))
         if pause:
             for feed in self._feeds:
                 await feed.settle()
             await self._feeds[0].driver.sleep(min(pause, LONGEST_BLOCK))
         return pause > 0
 
+    def _pause(self, feed: Feed) -> float:
+        """Return the seconds until a queue may be asked, without keeping the others."""
+        pause = feed.pause()
+        if not pause and len(self._feeds) > 1 and self._knocking.is_out(feed):
+            return math.inf
+        return pause
+
     async def _wait(self, seconds: float, idle: int) -> None:
-        feeds = [feed for feed in self._feeds if not feed.pause()]
-        if not feeds:  # a lane has just given a message back
-            return
+        feeds = [feed for feed in self._feeds if not self._pause(feed)]
         if len(feeds) == 1:
             await feeds[0].wait(seconds, idle)
-        else:
+        elif feeds:
             await _wait_for_any(feeds, seconds, idle)
 
     def _interrupt(self) -> None:

@@ -16,8 +16,9 @@ class RedisWorker:
     A batch that was reserved is handled before another queue is asked; with ``prefetch="auto"``
     a message of the first queue waits for a few milliseconds' work at most, or for one message. An
     idle worker waits for all queues at once. An outage of one consumer's server does not keep the
-    others. Ask and stop the worker: ``healthy`` and ``stop()`` of its consumers concern their own
-    ``run()`` only.
+    others, but for the time it takes to notice that a server does not answer, once
+    (``socket_timeout`` and a second). Ask and stop the worker: ``healthy`` and ``stop()`` of its
+    consumers concern their own ``run()`` only.
 
     Args:
         consumers: One for each queue, the most urgent first. The handlers of all of them share the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import selectors
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -16,6 +17,7 @@ from babelqueue_redis.layouts.operations import Operations
 from babelqueue_redis.redis_py import LONGEST_BLOCK
 from babelqueue_redis.steps import Serving
 from babelqueue_redis.sync.feed import Feed
+from babelqueue_redis.sync.knocking import Knocking
 from babelqueue_redis.sync.message_lanes import MessageLanes, Running
 from babelqueue_redis.sync.shutdown import HandlerInterrupted, listening
 from babelqueue_redis.values import Destination
@@ -48,6 +50,7 @@ class Worker:
         self._block = min(feed.options.block_timeout for feed in feeds)
         self._patience = max(feed.options.shutdown_timeout for feed in feeds)
         self._lanes = MessageLanes(self._concurrency)
+        self._knocking = Knocking()
         self._stopping = False
         self._spared_until = 0.0
         self._is_owed = False
@@ -136,9 +139,10 @@ class Worker:
             if feed.waiting:
                 return feed
         for feed in [self._feeds[place] for place in self._turns.order()]:
-            if feed.pause():
+            if self._pause(feed):
                 continue
             found = self._spared(lambda: feed.fetch(self._lanes.free()))  # noqa: B023 - called at once
+            self._knocking.forget(feed)
             (self.pulse.outage if feed.is_away else self.pulse.beat)(feed.driver.monotonic())
             if found:
                 self._turns.served(self._feeds.index(feed))
@@ -147,20 +151,25 @@ class Worker:
 
     def _is_paused(self) -> bool:
         """Sleep a while where no queue is to be asked."""
-        pause = min(feed.pause() for feed in self._feeds)
+        pause = min(map(self._pause, self._feeds))
         if pause:
             for feed in self._feeds:
                 self._spared(feed.settle)
             self._feeds[0].driver.sleep(min(pause, LONGEST_BLOCK))
         return pause > 0
 
+    def _pause(self, feed: Feed) -> float:
+        """Return the seconds until a queue may be asked, without keeping the others."""
+        pause = feed.pause()
+        if not pause and len(self._feeds) > 1 and self._knocking.is_out(feed):
+            return math.inf
+        return pause
+
     def _wait(self, seconds: float, idle: int) -> None:
-        feeds = [feed for feed in self._feeds if not feed.pause()]
-        if not feeds:  # a lane has just given a message back
-            return
+        feeds = [feed for feed in self._feeds if not self._pause(feed)]
         if len(feeds) == 1:
             feeds[0].wait(seconds, idle)
-        else:
+        elif feeds:  # a lane's thread may have just told one to pause
             _wait_for_any(feeds, seconds, idle)
 
     def _spared(self, trip: Callable[[], T]) -> T:
