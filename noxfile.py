@@ -37,7 +37,7 @@ SMOKE = (
 )
 """What depends on the interpreter; the demo has a trace cross two processes."""
 PYRIGHT = "1.1.414"
-PARALLEL = ("-n", "4")  # most tests wait for something
+PARALLEL = ("-n", "4", "--dist", "worksteal")  # most tests wait for something
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -35,7 +36,12 @@ OWNED = re.compile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark of :mod:`tests.support.marks`."""
+    """Declare the mark of :mod:`tests.support.marks`; let children be interrupted.
+
+    A shell's background job ignores SIGINT, and so would all that it starts.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "both(name): asks with both values of a fixture")
 
 
