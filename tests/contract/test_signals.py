@@ -262,8 +262,8 @@ def test_an_interruption_waits_for_the_trip_under_way(
 
         def interrupt() -> None:
             eventually(lambda: proxy.holds)
-            os.kill(os.getpid(), signal.SIGTERM)
-            os.kill(os.getpid(), signal.SIGINT)
+            for number in (signal.SIGTERM, signal.SIGINT):  # to the thread that waits for the reply
+                signal.pthread_kill(threading.main_thread().ident or 0, number)
             eventually(lambda: consumer._lane.interrupted)
             proxy.let_go()
 
