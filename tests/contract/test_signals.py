@@ -386,13 +386,13 @@ def test_a_message_taken_while_stopping_is_given_back(
     consumer = RedisConsumer(client, queue, {"urn:a": lambda envelope: None})
     publisher.publish("urn:a", {})
     stored = client.lindex(queue, 0)
-    reserve = consumer._layout.reserve
+    take = consumer._layout.take
 
-    def stop_and_reserve(token: str, *, count: int) -> Any:
+    def stop_and_take(*args: Any, **options: Any) -> Any:
         consumer.stop()
-        return reserve(token, count=count)
+        return take(*args, **options)
 
-    monkeypatch.setattr(consumer._layout, "reserve", stop_and_reserve)
+    monkeypatch.setattr(consumer._layout, "take", stop_and_take)
     assert consumer.run() == 0
     assert client.lrange(queue, 0, -1) == [stored]
     assert client.llen(f"{queue}:processing") == 0
