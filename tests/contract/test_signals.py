@@ -262,8 +262,8 @@ def test_an_interruption_waits_for_the_trip_under_way(
 
         def interrupt() -> None:
             eventually(lambda: proxy.holds)
-            os.kill(os.getpid(), signal.SIGTERM)
-            os.kill(os.getpid(), signal.SIGINT)
+            for number in (signal.SIGTERM, signal.SIGINT):  # to the thread that waits for the reply
+                signal.pthread_kill(threading.main_thread().ident or 0, number)
             eventually(lambda: consumer._lane.interrupted)
             proxy.let_go()
 
@@ -388,9 +388,9 @@ def test_a_message_taken_while_stopping_is_given_back(
     stored = client.lindex(queue, 0)
     take = consumer._layout.take
 
-    def stop_and_take(*args: Any) -> Any:
+    def stop_and_take(*args: Any, **options: Any) -> Any:
         consumer.stop()
-        return take(*args)
+        return take(*args, **options)
 
     monkeypatch.setattr(consumer._layout, "take", stop_and_take)
     assert consumer.run() == 0
