@@ -181,13 +181,19 @@ def test_an_exit_ends_the_run_after_the_others(
 def test_a_run_that_breaks_off_leaves_nothing_reserved(
     publisher: RedisPublisher, consumer_of: Make, store: Store
 ) -> None:
-    """What was about to start is given back, too."""
+    """What runs may end, and what was about to start is given back."""
     publish(publisher, 6)
-    answers = iter([True, True, True])
-    consumer = consumer_of({"urn:a": lambda _: None}, concurrency=3, prefetch=6)
+    answers, ended = iter([True, True, True]), []
+
+    def handle(envelope: Envelope) -> None:
+        threading.Event().wait(0.1)
+        ended.append(envelope.data["n"])
+
+    consumer = consumer_of({"urn:a": handle}, concurrency=3, prefetch=6)
     with pytest.raises((StopIteration, RuntimeError)):  # a coroutine turns the one into the other
         consumer.run(lambda: next(answers))
-    eventually(lambda: not store.client.zcard(store.deadlines_key))  # a thread ends when it ends
+    assert sorted(ended) == [0, 1, 2]
+    assert store.counts() == {"ready": 3}
 
 
 def test_a_suspect_is_handled_while_nothing_else_is(

@@ -90,13 +90,10 @@ class Worker:
     async def _loop(self, should_continue: Callable[[], bool]) -> None:
         lanes = self._lanes
         try:
-            while not self._stopping and lanes.error is None and should_continue():
-                feed = await self._fill()
-                if feed is not None and not self._stopping:
-                    self.pulse.busy(feed.driver.monotonic())
-                    await lanes.start(feed, feed.waiting.popleft())
-                    if feed.waiting:
-                        await feed.settle_late()
+            try:
+                await self._take_turns(should_continue)
+            except Exception as error:  # noqa: BLE001 - raised below: what runs may end before
+                lanes.error = error
             for feed in self._feeds:
                 await feed.give_back()
             await lanes.join()
@@ -106,6 +103,16 @@ class Worker:
                 await feed.give_back()
         if lanes.error is not None:
             raise lanes.error
+
+    async def _take_turns(self, should_continue: Callable[[], bool]) -> None:
+        lanes = self._lanes
+        while not self._stopping and lanes.error is None and should_continue():
+            feed = await self._fill()
+            if feed is not None and not self._stopping:
+                self.pulse.busy(feed.driver.monotonic())
+                await lanes.start(feed, feed.waiting.popleft())
+                if feed.waiting:
+                    await feed.settle_late()
 
     async def _fill(self) -> Feed | None:
         """Return a queue with a message to start, waiting for one; ``None`` to be called again."""

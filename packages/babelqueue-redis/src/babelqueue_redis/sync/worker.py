@@ -97,19 +97,26 @@ class Worker:
     def _loop(self, should_continue: Callable[[], bool]) -> None:
         lanes = self._lanes
         try:
-            while not self._stopping and lanes.error is None and should_continue():
-                feed = self._fill()
-                if feed is not None and not self._stopping:
-                    self.pulse.busy(feed.driver.monotonic())
-                    lanes.start(feed, feed.waiting.popleft())
-                    if feed.waiting:
-                        self._spared(feed.settle_late)
+            try:
+                self._take_turns(should_continue)
+            except Exception as error:  # noqa: BLE001 - raised below: what runs may end before
+                lanes.error = error
             self._spared(self._give_back)
             lanes.join()
         finally:
             self._spared(lambda: self._give_back(lanes.abandon()))
         if lanes.error is not None:
             raise lanes.error
+
+    def _take_turns(self, should_continue: Callable[[], bool]) -> None:
+        lanes = self._lanes
+        while not self._stopping and lanes.error is None and should_continue():
+            feed = self._fill()
+            if feed is not None and not self._stopping:
+                self.pulse.busy(feed.driver.monotonic())
+                lanes.start(feed, feed.waiting.popleft())
+                if feed.waiting:
+                    self._spared(feed.settle_late)
 
     def _give_back(self, abandoned: Sequence[Running] = ()) -> None:
         for feed in self._feeds:
