@@ -21,6 +21,8 @@ from babelqueue_redis.redis_py import LONGEST_BLOCK
 from babelqueue_redis.steps import Serving
 from babelqueue_redis.values import Destination
 
+_EARLY = 0.01
+"""Seconds that the end of a wait may come before its time, by the server's clock."""
 _GRACE = 0.2
 """Seconds that the end of a wait may come late: the server looks ten times a second."""
 
@@ -184,7 +186,7 @@ class Worker:
 
 async def _wait_for_any(feeds: Sequence[Feed], seconds: float, idle: int) -> None:
     """Wait until one of several queues may have a message."""
-    until = asyncio.get_running_loop().time() + seconds
+    until = asyncio.get_running_loop().time() + seconds - _EARLY
     waits = [asyncio.ensure_future(feed.wait(seconds, idle)) for feed in feeds]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 _LONGEST_TRIP = 1.0
 """Seconds that an interruption waits for a trip that is under way."""
+_EARLY = 0.01
+"""Seconds that the end of a wait may come before its time, by the server's clock."""
 _GRACE = 0.2
 """Seconds that the end of a wait may come late: the server looks ten times a second."""
 
@@ -211,7 +213,7 @@ def _wait_for_any(feeds: Sequence[Feed], seconds: float, idle: int) -> None:
     """
     asked: dict[Feed, Command[float]] = {}
     clock, pause = feeds[0].driver, 0.0
-    until = clock.monotonic() + seconds
+    until = clock.monotonic() + seconds - _EARLY
     with selectors.DefaultSelector() as selector:
         try:
             for feed in feeds:
