@@ -229,10 +229,12 @@ def test_without_a_redis_it_waits_and_is_not_healthy(start: Start, queue: str) -
     worker = start(
         *("worker", "tasks:handlers", "-q", queue, "--url", nowhere, "--health-port", str(port))
     )
-    eventually(lambda: probed(port) == 503)
-    told = end(worker)
+    assert worker.stderr is not None
+    while b"cannot be served for now" not in worker.stderr.readline():
+        assert worker.poll() is None
+    assert probed(port) == 503
+    end(worker)
     assert worker.returncode == 0
-    assert "cannot be served for now" in told
 
 
 def probed(port: int) -> int:
