@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from babelqueue_redis import Envelope, RedisConsumer, RedisPublisher, entropy
 from babelqueue_redis.layouts import layout_of
 from babelqueue_redis.settings import ConsumerOptions
@@ -211,3 +213,41 @@ def test_a_message_on_its_last_chance_is_taken_alone(
     publish(publisher, 3)
     assert [take() for _ in range(4)] == [[1, 1]] * 4
     assert take() == [3, 0]
+
+
+def test_with_one_try_each_message_is_on_its_last_chance(
+    publisher: RedisPublisher, consumer_of: Make, store: Store, layout: str
+) -> None:
+    """One at a time, then; on the list layout more recoveries free the batches."""
+    publish(publisher, 4)
+    sizes: list[int] = []
+
+    def handle(_: Envelope) -> None:
+        sizes.append(len(held(store)))
+
+    options = {"prefetch": 4, "max_tries": 1, "block_timeout": 0}
+    consumer_of({"urn:a": handle}, **options).run(lambda: len(sizes) < 4)
+    assert sizes == [1] * 4
+    if layout == "legacy":
+        publish(publisher, 4)
+        consumer_of({"urn:a": handle}, max_recoveries=3, **options).run(lambda: len(sizes) < 8)
+        assert sizes[4] == 4
+
+
+def test_what_interrupts_the_decision_about_a_failure_acks_nothing(
+    publisher: RedisPublisher,
+    consumer_of: Make,
+    store: Store,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The message stays reserved, and comes back."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"babelqueue_redis.{kind}.settler.settlement", interrupted)
+    publisher.publish("urn:fails", {})
+    with pytest.raises(KeyboardInterrupt):
+        consumer_of({"urn:fails": fail}).poll(0)
+    assert store.counts() == {"reserved": 1}

@@ -31,7 +31,11 @@ logger = logging.getLogger("babelqueue_redis.consumer")
 
 
 class Settler:
-    """Settles the reservations of one consumer."""
+    """Settles the reservations of one consumer.
+
+    Attributes:
+        destination: The queue, and the server it is on.
+    """
 
     def __init__(
         self,
@@ -55,10 +59,11 @@ class Settler:
     ) -> None:
         """Report how handling ended, and keep what is to be settled."""
         end = ACK
+        if error is not None:  # decided before the try: whatever interrupts that acks nothing
+            now_ms, draw = entropy.epoch_ms(), entropy.draw()
+            end = settlement(delivery, error, self._options, now_ms, draw)
         try:
             if error is not None:
-                now_ms, draw = entropy.epoch_ms(), entropy.draw()
-                end = settlement(delivery, error, self._options, now_ms, draw)
                 self._report(error, delivery)
         finally:
             since = self._driver.monotonic()
@@ -144,7 +149,7 @@ class Settler:
     def _send(
         self, ends: Sequence[End], count: int, driver: Driver
     ) -> tuple[list[Settled | None], list[Reservation] | TransportError]:
-        ending, token = Ending(self._layout, ends), entropy.new_token()
+        ending, token = Ending(self._layout, ends), entropy.new_token() if count else ""
         taken: list[Reservation] | TransportError | None
         try:
             taken = ending.read(driver.send_all(ending.commands(token, count)))
