@@ -60,7 +60,7 @@ def unframe(value: bytes) -> tuple[bytes, dict[str, str]]:
     Returns:
         ``(body, headers)``. For a bare value, whatever it holds, that is ``(value, {})``.
     """
-    if value[:1] not in _MAY_OPEN_AN_OBJECT or _SENTINEL not in value:
+    if _SENTINEL not in value or value[:1] not in _MAY_OPEN_AN_OBJECT:
         return value, {}
     try:
         frame = _DECODER.decode(value.decode("utf-8", "surrogateescape"))

@@ -30,7 +30,7 @@ _MEMBERS = msgspec.json.Decoder(dict[str, Raw])
 _ANY = msgspec.json.Decoder()
 
 
-class Meta(msgspec.Struct, frozen=True):
+class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The ``meta`` block. A member that the producer left out has an empty value.
 
     Attributes:
@@ -48,7 +48,7 @@ class Meta(msgspec.Struct, frozen=True):
     created_at: int = 0
 
 
-class Envelope(msgspec.Struct, frozen=True):
+class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A decoded message.
 
     Attributes:

@@ -41,7 +41,7 @@ def read(decoder: msgspec.json.Decoder[T], body: bytes) -> T | PoisonError:
         return PoisonError(f"a member has the wrong type: {error}")
     except (msgspec.DecodeError, RecursionError) as error:
         return PoisonError(f"it is not one JSON object: {error}")
-    if _is_too_deep(body):
+    if is_too_deep(body):
         return PoisonError(f"the JSON is nested deeper than {MAX_DEPTH} levels")
     return decoded
 
@@ -63,7 +63,7 @@ def encoded(value: Any, what: str) -> bytes:  # noqa: ANN401 - whatever the call
     if non_finite:
         msg = f"{what} has no JSON form: it holds a NaN or an infinity"
         raise EnvelopeError(msg)
-    if _is_too_deep(text):
+    if is_too_deep(text):
         msg = f"{what} is nested deeper than {MAX_DEPTH} levels, which consumers refuse"
         raise EnvelopeError(msg)
     return text
@@ -79,8 +79,8 @@ def _holds_non_finite(value: Any) -> bool:  # noqa: ANN401 - builtins, as msgspe
     return False
 
 
-def _is_too_deep(text: bytes) -> bool:
-    """Count brackets outside strings; ``text`` is valid JSON."""
+def is_too_deep(text: bytes) -> bool:
+    """Tell whether valid JSON is nested deeper than :data:`MAX_DEPTH`; brackets in text are none."""
     if len(text) <= MAX_DEPTH or text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return False
     unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"")

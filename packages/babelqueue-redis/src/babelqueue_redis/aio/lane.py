@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 from babelqueue_redis.aio.job_thread import in_thread
-from babelqueue_redis.core.routing import check_result, prepared
+from babelqueue_redis.core.routing import call, check_result
 from babelqueue_redis.values import Delivery
 
 
@@ -25,9 +26,11 @@ class Lane:
         A handler that was cancelled, and turns that into an error of its own, did not fail; one
         that awaits something else that was cancelled did.
         """
-        call = prepared(delivery)
         try:
-            await finish(call, awaits=delivery.handler is not None and delivery.handler.awaits)
+            if delivery.refusal or delivery.handler is None or delivery.handler.awaits:
+                await _awaited(call(delivery))
+            else:
+                await finish(functools.partial(call, delivery), awaits=False)
         except asyncio.CancelledError as error:
             if not self._cancelled(default=True):
                 msg = "what the handler awaited was cancelled"

@@ -17,6 +17,7 @@ class MessageLanes:
     """Handles messages for one run: one at a time in the calling task, or several in others.
 
     Attributes:
+        may_be_full: Whether a message may have to wait for another one's end.
         handled: How many messages were handled.
         error: What a handler raised that is to end the run, ``SystemExit`` for instance.
     """
@@ -24,6 +25,7 @@ class MessageLanes:
     def __init__(self, concurrency: int) -> None:
         """Begin idle."""
         self._count = concurrency
+        self.may_be_full = concurrency > 1
         self._running: set[asyncio.Task[BaseException | None]] = set()
         self._fresh: dict[str, tuple[Feed, Reservation]] = {}
         self.handled = 0

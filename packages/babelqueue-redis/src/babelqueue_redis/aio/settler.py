@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -58,13 +59,14 @@ class Settler:
         self, delivery: Delivery, error: BaseException | None, keep: Callable[[End], None]
     ) -> None:
         """Report how handling ended, and keep what is to be settled."""
-        end = ACK
-        if error is not None:  # decided before the try: whatever interrupts that acks nothing
-            now_ms, draw = entropy.epoch_ms(), entropy.draw()
-            end = settlement(delivery, error, self._options, now_ms, draw)
+        if error is None:
+            keep(End(delivery.reservation, ACK, delivery.message_id, self._driver.monotonic()))
+            return
+        # Decided before the try: whatever interrupts that acks nothing.
+        now_ms, draw = entropy.epoch_ms(), entropy.draw()
+        end = settlement(delivery, error, self._options, now_ms, draw)
         try:
-            if error is not None:
-                await self._report(error, delivery)
+            await self._report(error, delivery)
         finally:
             since = self._driver.monotonic()
             keep(End(delivery.reservation, end, delivery.message_id, since))
@@ -75,12 +77,10 @@ class Settler:
 
     def drain(self) -> list[End]:
         """Take what is kept; whoever does settles it. Safe from any thread."""
-        ends = []
-        while self._ended:
-            try:
+        ends: list[End] = []
+        with contextlib.suppress(IndexError):  # another thread may be faster
+            for _ in range(len(self._ended)):
                 ends.append(self._ended.popleft())
-            except IndexError:  # another thread was faster
-                break
         return ends
 
     def is_late(self) -> bool:
@@ -134,11 +134,11 @@ class Settler:
         self._heartbeat.end([end.reservation for end in ends])
         if not hooks.are_registered():
             settled, taken = await self._send(ends, count, driver)
-            return [self._outcome(*pair) for pair in zip(ends, settled, strict=True)], taken
+            return self._outcomes(ends, settled), taken
         steps = [self._step(end) for end in ends]
         with hooks.settling_all(steps) as errors:
             settled, taken = await self._send(ends, count, driver)
-            outcomes = [self._outcome(*pair) for pair in zip(ends, settled, strict=True)]
+            outcomes = self._outcomes(ends, settled)
             for place, outcome in enumerate(outcomes):
                 if isinstance(outcome, SettlementError):
                     errors[place] = outcome
@@ -165,9 +165,15 @@ class Settler:
     def _step(self, end: End) -> Settling:
         return Settling(self.destination, end.reservation, end.settlement.outcome, end.message_id)
 
+    def _outcomes(
+        self, ends: Sequence[End], settled: Sequence[Settled | None]
+    ) -> list[Outcome | SettlementError]:
+        return [
+            end.settlement.outcome if there is True else self._outcome(end, there)
+            for end, there in zip(ends, settled, strict=True)
+        ]
+
     def _outcome(self, end: End, settled: Settled | None) -> Outcome | SettlementError:
-        if settled is True:
-            return end.settlement.outcome
         if isinstance(settled, TransportError):
             return unconfirmed(settled, end)
         limit = self._options.retry_after

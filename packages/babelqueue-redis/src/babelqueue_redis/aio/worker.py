@@ -47,7 +47,7 @@ class Worker:
         self._block = min(feed.options.block_timeout for feed in feeds)
         self._patience = max(feed.options.shutdown_timeout for feed in feeds)
         self._lanes = MessageLanes(self._concurrency)
-        self._knocking = Knocking()
+        self._knocking, self._knocks = Knocking(), len(feeds) > 1
         self._stopping = False
         self.pulse = Pulse(max(feed.options.longest_hold for feed in feeds))
 
@@ -107,14 +107,15 @@ class Worker:
             raise lanes.error
 
     async def _take_turns(self, should_continue: Callable[[], bool]) -> None:
-        lanes = self._lanes
+        lanes, feed = self._lanes, None
         while not self._stopping and lanes.error is None and should_continue():
-            feed = await self._fill()
+            if feed is None or not feed.waiting or lanes.may_be_full:
+                feed = await self._fill()
             if feed is not None and not self._stopping:
                 self.pulse.busy(feed.driver.monotonic())
                 await lanes.start(feed, feed.waiting.popleft())
-                if feed.waiting:
-                    await feed.settle_late()
+                if feed.waiting and feed.is_late():
+                    await feed.settle()
 
     async def _fill(self) -> Feed | None:
         """Return a queue with a message to start, waiting for one; ``None`` to be called again."""
@@ -143,7 +144,8 @@ class Worker:
             if self._pause(feed):
                 continue
             found = await feed.fetch(self._lanes.free())
-            self._knocking.forget(feed)
+            if self._knocks:
+                self._knocking.forget(feed)
             (self.pulse.outage if feed.is_away else self.pulse.beat)(feed.driver.monotonic())
             if found:
                 self._turns.served(self._feeds.index(feed))
@@ -162,7 +164,7 @@ class Worker:
     def _pause(self, feed: Feed) -> float:
         """Return the seconds until a queue may be asked, without keeping the others."""
         pause = feed.pause()
-        if not pause and len(self._feeds) > 1 and self._knocking.is_out(feed):
+        if self._knocks and not pause and self._knocking.is_out(feed):
             return math.inf
         return pause
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -146,18 +145,15 @@ def deliver(
 ) -> Delivery:
     """Judge a reservation and find what will run."""
     judged = PoisonError(reservation.poison) if reservation.poison else verdict(reservation.body)
-    envelope: Envelope | None = None
-    handler: Handler | None = None
-    refusal: BabelQueueError | None = None
-    if isinstance(judged, PoisonError):
-        refusal = judged
-    else:
-        envelope = judged
-        handler = routes.find(judged.job)
-        refusal = _why_not(judged, handler, reservation, destination, options)
-    if_failed = outcome_if_failed(envelope, refusal, options)
     unfit = Outcome.DEAD_LETTERED if options.dead_letter_queue else Outcome.DROPPED
-    return Delivery(destination, reservation, envelope, handler, refusal, if_failed, unfit)
+    if isinstance(judged, PoisonError):
+        return Delivery(
+            destination, reservation, None, None, judged, Outcome.DEAD_LETTERED, unfit
+        )
+    handler = routes.find(judged.job)
+    refusal = _why_not(judged, handler, reservation, destination, options)
+    if_failed = outcome_if_failed(judged, refusal, options)
+    return Delivery(destination, reservation, judged, handler, refusal, if_failed, unfit)
 
 
 def _why_not(
@@ -186,11 +182,10 @@ def _where(envelope: Envelope, destination: Destination) -> str:
     return f"queue {destination.queue!r} (message {envelope.meta.id!r})"
 
 
-def prepared(delivery: Delivery) -> Callable[[], Any]:
-    """Return the call of a delivery's handler, with its arguments.
+def call(delivery: Delivery) -> Any:  # noqa: ANN401 - a handler's result
+    """Call a delivery's handler, its data made the type that it asked for; return what it returns.
 
-    The data takes the type that the handler asked for when the call is made: a type's own checks
-    may take as long, and fail in as many ways, as handlers.
+    A type's own checks may take as long, and fail in as many ways, as handlers.
 
     Raises:
         PoisonError, UnknownUrnError, ExhaustedError: Nothing is to run.
@@ -198,16 +193,9 @@ def prepared(delivery: Delivery) -> Callable[[], Any]:
     handler, envelope, reservation = delivery.handler, delivery.envelope, delivery.reservation
     if delivery.refusal is not None or handler is None or envelope is None:
         raise delivery.refusal or UnknownUrnError
-    headers = dict(reservation.headers)
-    if handler.convert is None:
-        return functools.partial(handler.call, envelope, reservation.body, headers)
-    convert = handler.convert
-
-    def call() -> Any:  # noqa: ANN401 - a handler's result
-        typed = msgspec.structs.replace(envelope, data=convert(envelope.data))
-        return handler.call(typed, reservation.body, headers)
-
-    return call
+    if handler.convert is not None:
+        envelope = msgspec.structs.replace(envelope, data=handler.convert(envelope.data))
+    return handler.call(envelope, reservation.body, dict(reservation.headers))
 
 
 def check_result(result: object) -> None:

@@ -69,7 +69,8 @@ GIVE_BACK = Settlement(Outcome.RELEASED)
 
 def next_attempts(envelope: Envelope | None) -> int:
     """Return ``attempts`` after one more failure. A negative count starts from zero."""
-    return min(max(envelope.attempts, 0) + 1, INT64_MAX) if envelope else 1
+    attempts = envelope.attempts if envelope else 0
+    return min(attempts + 1, INT64_MAX) if attempts > 0 else 1
 
 
 def outcome_if_failed(
@@ -79,12 +80,14 @@ def outcome_if_failed(
     if isinstance(refusal, PoisonError):
         return Outcome.DEAD_LETTERED
     exhausted = Outcome.DEAD_LETTERED if options.dead_letter_queue else Outcome.DROPPED
+    if refusal is None:
+        if options.on_failure == "leave":
+            return Outcome.LEFT
+        return exhausted if next_attempts(envelope) >= options.max_tries else Outcome.RETRIED
     if isinstance(refusal, UnknownUrnError) and options.unknown_urn != "fail":
         return _BY_STRATEGY.get(options.unknown_urn, exhausted)
     if isinstance(refusal, ExhaustedError):
         return exhausted
-    if refusal is None and options.on_failure == "leave":
-        return Outcome.LEFT
     return exhausted if next_attempts(envelope) >= options.max_tries else Outcome.RETRIED
 
 

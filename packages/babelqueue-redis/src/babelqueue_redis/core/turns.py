@@ -17,15 +17,15 @@ class Turns:
                 order, the second only while the first one is empty.
         """
         self._weights = weights
+        self._in_order = range(count)
         self._credit = [0] * count
 
-    def order(self) -> list[int]:
+    def order(self) -> Sequence[int]:
         """Return the places of the queues, the one whose turn it is first."""
-        places = list(range(len(self._credit)))
         if self._weights is None:
-            return places
+            return self._in_order
         due = [credit + weight for credit, weight in zip(self._credit, self._weights, strict=True)]
-        return sorted(places, key=lambda place: -due[place])
+        return sorted(self._in_order, key=lambda place: -due[place])
 
     def served(self, place: int) -> None:
         """Note that messages of a queue were taken: the others come closer to their turn."""

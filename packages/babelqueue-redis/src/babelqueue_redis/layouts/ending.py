@@ -8,7 +8,7 @@ from typing import Any
 from babelqueue_redis.core.command import Command, ErrorReply
 from babelqueue_redis.core.settlement import End
 from babelqueue_redis.errors import CommandRefusedError, TransportError
-from babelqueue_redis.layouts.protocol import Layout
+from babelqueue_redis.layouts.protocol import Layout, Taken
 from babelqueue_redis.values import Outcome, Reservation
 
 Settled = bool | TransportError
@@ -39,24 +39,23 @@ class Ending:
             count: How many messages to reserve; 0 is none.
         """
         self._removed, self._replaced, self._takes = [], [], count > 0
+        removed: list[Reservation] = []
+        commands: list[Command[Any]] = []
         for place, end in enumerate(self._ends):
             outcome = end.settlement.outcome
             if self.settled[place] is not None:
                 continue
             if outcome is Outcome.ACKED or outcome is Outcome.DROPPED:
                 self._removed.append(place)
+                removed.append(end.reservation)
             elif outcome is Outcome.LEFT:
                 self.settled[place] = True
             else:
                 self._replaced.append(place)
-        commands: list[Command[Any]] = [
-            self._layout.replace(end.reservation, end.settlement)
-            for end in map(self._ends.__getitem__, self._replaced)
-        ]
-        if self._removed or count:
-            removed = [self._ends[place].reservation for place in self._removed]
+                commands.append(_guarded(self._layout.replace(end.reservation, end.settlement)))
+        if removed or count:
             commands.append(self._layout.take(token, None, count, removed))
-        return tuple(map(_guarded, commands))
+        return tuple(commands)
 
     def read(self, replies: list[Any]) -> list[Reservation] | CommandRefusedError | None:
         """Note what became of the reservations; return what was taken, or why nothing was.
@@ -66,16 +65,16 @@ class Ending:
         """
         for place, settled in zip(self._replaced, replies, strict=False):
             self.settled[place] = settled
-        taken = replies[-1] if self._removed or self._takes else []
-        if isinstance(taken, list):
-            return taken
-        if isinstance(taken, CommandRefusedError):
+        if not self._removed and not self._takes:
+            return []
+        taken: Taken = replies[-1]
+        if taken.refused is not None:
             if not self._takes:
-                self.give_up(taken)
-            return taken
+                self.give_up(taken.refused)
+            return taken.refused
         for place, there in zip(self._removed, taken.ended, strict=True):
             self.settled[place] = there
-        return taken.reservations  # type: ignore[no-any-return]  # the result of ``take``
+        return taken.reservations
 
     def give_up(self, error: TransportError) -> None:
         """Note why more is not known."""

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -77,6 +78,7 @@ class LegacyLayout:
         self._lease: Arg = "" if lease is None else lease
         self._batch = batch
         self._alone: Arg = "" if alone is None else alone
+        self._alone_from = math.inf if alone is None else alone
 
     def publish(self, messages: Sequence[Message], due: int | None = None) -> Command[None]:
         """Append messages to the queue: all of them or none. There are no delays."""
@@ -91,8 +93,8 @@ class LegacyLayout:
     ) -> Op[list[Reservation]]:
         """Take the head; where reservations have expired and are to be swept first, do that."""
         (taken,) = yield (self.take(token, now, count),)
-        if taken.reservations is not None:
-            return taken.reservations  # type: ignore[no-any-return]  # the result of ``take``
+        if (reservations := taken.taken()) is not None:
+            return reservations  # type: ignore[no-any-return]  # the result of ``take``
         return (yield from self.restore(token, now, count))
 
     def take(
@@ -105,26 +107,23 @@ class LegacyLayout:
         looks: bool = True,
     ) -> Command[Taken]:
         """Remove reservations that ended, then take the head."""
-        begin = token[:-8]
-        args: list[Arg] = [clock(now), self._lease, begin, count, LARGEST_BATCH, self._alone]
-        args.append(int(looks and count > 0))
-        for done in ended:
-            args += (done.token, done.stored, int(done.recoveries > 0))
+        begin, looking = token[:-8], int(looks and count > 0)
+        args = (clock(now), self._lease, begin, count, LARGEST_BATCH, self._alone, looking)
+        members = [_member(done) for done in ended]
 
-        def parse(reply: list[Any]) -> Taken:
-            acked = [flag == 1 for flag, _ in zip(reply[1], ended, strict=True)]
-            if reply[0]:
-                return Taken(acked)
-            pairs = zip(reply[2::2], reply[3::2], strict=True)
-            return Taken(
-                acked,
-                [
-                    self._reservation(f"{begin}{place:08x}", *pair)
-                    for place, pair in enumerate(pairs)
-                ],
-            )
+        def parse(reply: list[Any] | ErrorReply) -> Taken:
+            if isinstance(reply, ErrorReply):
+                return Taken(refused=CommandRefusedError(command.refused(reply.message)))
+            if not reply or type(reply[0]) is bytes:
+                return Taken([True] * len(members), self._reservations(begin, reply, ()))
+            expired, flags, back, *elements = reply
+            there = [flag == "1" for flag, _ in zip(flags.decode(), members, strict=True)]
+            if expired:
+                return Taken(there)
+            return Taken(there, self._reservations(begin, elements, back.split()))
 
-        return Command(lua.LEGACY_RESERVE, self._keys, tuple(args), parse)
+        command = Command(lua.LEGACY_RESERVE, self._keys, (*args, *members), parse, tolerant=True)
+        return command
 
     def restore(
         self, token: str, now: float | None = None, count: int = 1
@@ -139,14 +138,14 @@ class LegacyLayout:
         while True:
             swept, taken = yield (self._sweep_chunk(seen, now), take)
             seen += swept.seen
-            if taken.reservations:
-                return taken.reservations  # type: ignore[no-any-return]
+            if reservations := taken.taken():
+                return reservations  # type: ignore[no-any-return]
             if swept.refused:
                 raise CommandRefusedError(swept.refused)
             if not swept.more or seen == self._batch:
                 break
         (taken,) = yield (take,)  # which came first, where the server had to be sent the sweep
-        return taken.reservations  # type: ignore[no-any-return]
+        return taken.taken()  # type: ignore[no-any-return]
 
     def sweep(self, now: float | None = None) -> Op[int]:
         """Move expired reservations back to the ready list; return how many."""
@@ -178,8 +177,8 @@ class LegacyLayout:
 
     def extend(self, reservation: Reservation, now: float | None = None) -> Command[bool]:
         """Let a reservation last another lease from now, if it is still there."""
-        member = reservation.token.encode() + b":" + reservation.stored
-        return Command(lua.EXTEND, self._keys[2:3], (clock(now), self._lease, member), bool)
+        args = (clock(now), self._lease, _member(reservation))
+        return Command(lua.EXTEND, self._keys[2:3], args, bool)
 
     def adopt(self, tokens: Callable[[], str], now: float | None = None) -> Op[int]:
         """Give elements of the processing list that have no deadline one, the oldest first.
@@ -228,12 +227,25 @@ class LegacyLayout:
         command = Command(lua.LEGACY_SWEEP, self._keys, args, parse, tolerant=True)
         return command
 
-    def _reservation(self, token: str, stored: bytes, recoveries: int) -> Reservation:
-        body, headers = unframe(octets(stored))
-        poison = None if body is stored or is_utf8(stored) else "the bytes are not UTF-8"
-        count = int(recoveries)
-        alone = self._alone != "" and count >= int(self._alone)
-        return Reservation(self.queue, body, headers, token, stored, poison, count, alone)
+    def _reservations(
+        self, begin: str, elements: Sequence[bytes], back: Sequence[bytes]
+    ) -> list[Reservation]:
+        """Return reservations; ``back`` is how often each was recovered, nothing where none was."""
+        queue, taken = self.queue, []
+        for place, stored in enumerate(elements):
+            body, headers = unframe(octets(stored))
+            poison = None if body is stored or is_utf8(stored) else "the bytes are not UTF-8"
+            taken.append(Reservation(queue, body, headers, f"{begin}{place:08x}", stored, poison))
+        if not back:
+            return taken
+        return [
+            msgspec.structs.replace(one, recoveries=count, alone=count >= self._alone_from)
+            for one, count in zip(taken, map(int, back), strict=True)
+        ]
+
+
+def _member(reservation: Reservation) -> bytes:
+    return b"%b:%b" % (reservation.token.encode(), reservation.stored)
 
 
 def _nothing(_reply: Any) -> None:  # noqa: ANN401 - whatever Redis answers

@@ -10,6 +10,7 @@ import msgspec
 
 from babelqueue_redis.core.command import Arg, Command, Op
 from babelqueue_redis.core.settlement import Settlement
+from babelqueue_redis.errors import CommandRefusedError
 from babelqueue_redis.values import Reservation
 
 logger = logging.getLogger("babelqueue_redis.consumer")
@@ -24,10 +25,22 @@ class Taken(msgspec.Struct, frozen=True):
     Attributes:
         ended: Whether each reservation that was to end was still there.
         reservations: What was taken; ``None`` when expired ones are to be brought back first.
+        refused: Why Redis did nothing of it.
     """
 
-    ended: list[bool]
+    ended: list[bool] = []
     reservations: list[Reservation] | None = None
+    refused: CommandRefusedError | None = None
+
+    def taken(self) -> list[Reservation] | None:
+        """Return the reservations.
+
+        Raises:
+            CommandRefusedError: Redis refused.
+        """
+        if self.refused is not None:
+            raise self.refused
+        return self.reservations
 
 
 class Layout(Protocol):
@@ -68,7 +81,7 @@ class Layout(Protocol):
     ) -> Command[Taken]:
         """Remove reservations with their messages, then take the oldest messages.
 
-        When it is refused, nothing was done.
+        When it is refused, nothing was done, and the result says so.
 
         Args:
             token: As for :meth:`reserve`, and so are the next two.

@@ -95,8 +95,8 @@ class ZsetLayout:
     ) -> Op[list[Reservation]]:
         """Take the head; where something is due and is to be migrated first, do that."""
         (taken,) = yield (self.take(token, now, count),)
-        if taken.reservations is not None:
-            return taken.reservations  # type: ignore[no-any-return]  # the result of ``take``
+        if (reservations := taken.taken()) is not None:
+            return reservations  # type: ignore[no-any-return]  # the result of ``take``
         return (yield from self.restore(token, now, count))
 
     def take(
@@ -109,25 +109,22 @@ class ZsetLayout:
         looks: bool = True,
     ) -> Command[Taken]:
         """Remove reservations that ended, then take the head."""
-        keys = (self.ready, self.reserved, self.notify, self.delayed)
-        looking = int(looks and count > 0)
+        begin, looking = token[:-8], int(looks and count > 0)
         args = (clock(now), self._lease, count, LARGEST_BATCH, self._alone, looking)
+        members = [done.stored for done in ended]
 
-        def parse(reply: list[Any]) -> Taken:
-            acked = [flag == 1 for flag, _ in zip(reply[1], ended, strict=True)]
-            if reply[0]:
-                return Taken(acked)
-            jobs = zip(reply[2::3], reply[3::3], reply[4::3], strict=True)
-            return Taken(
-                acked,
-                [
-                    self._reservation(f"{token[:-8]}{place:08x}", *job)
-                    for place, job in enumerate(jobs)
-                ],
-            )
+        def parse(reply: list[Any] | ErrorReply) -> Taken:
+            if isinstance(reply, ErrorReply):
+                return Taken(refused=CommandRefusedError(command.refused(reply.message)))
+            if not reply or type(reply[0]) is bytes:
+                return Taken([True] * len(members), self._reservations(begin, reply))
+            due, flags, note, *jobs = reply
+            there = [flag == "1" for flag, _ in zip(flags.decode(), members, strict=True)]
+            return Taken(there, None if due else self._reservations(begin, jobs, note.decode()))
 
-        members = (done.stored for done in ended)
-        return Command(lua.ZSET_RESERVE, keys, (*args, *members), parse)
+        keys = (self.ready, self.reserved, self.notify, self.delayed)
+        command = Command(lua.ZSET_RESERVE, keys, (*args, *members), parse, tolerant=True)
+        return command
 
     def restore(
         self, token: str, now: float | None = None, count: int = 1
@@ -140,12 +137,12 @@ class ZsetLayout:
         moved = dict.fromkeys(self._sources, 0)
         while True:
             *chunks, taken = yield (*(self._migrate(s, moved[s], now) for s in moved), take)
-            if taken.reservations:
-                return taken.reservations  # type: ignore[no-any-return]
+            if reservations := taken.taken():
+                return reservations  # type: ignore[no-any-return]
             if not self._goes_on(moved, chunks):
                 break
         (taken,) = yield (take,)  # which came first, where the server had to be sent the others
-        return taken.reservations  # type: ignore[no-any-return]
+        return taken.taken()  # type: ignore[no-any-return]
 
     def migrate(self, now: float | None = None) -> Op[int]:
         """Move all that is due to the ready list; return how many."""
@@ -217,10 +214,19 @@ class ZsetLayout:
                 del moved[source]
         return bool(moved)
 
-    def _reservation(self, token: str, job: bytes, member: bytes, alone: int) -> Reservation:
-        poison = _UNCOUNTED if int(alone) < 0 else None
-        body, stored = octets(job), octets(member)
-        return Reservation(self.queue, body, {}, token, stored, poison, alone=alone > 0)
+    def _reservations(
+        self, begin: str, jobs: Sequence[bytes], notes: str = ""
+    ) -> list[Reservation]:
+        """Return reservations of jobs and members by turns; the notes are those of the script."""
+        triples = zip(jobs[::2], jobs[1::2], notes or "." * (len(jobs) // 2), strict=True)
+        return [
+            Reservation(
+                *(self.queue, octets(job), {}, f"{begin}{place:08x}", octets(member)),
+                poison=_UNCOUNTED if note == "x" else None,
+                alone=note == "a",
+            )
+            for place, (job, member, note) in enumerate(triples)
+        ]
 
 
 def _nothing(_reply: Any) -> None:  # noqa: ANN401 - whatever Redis answers

@@ -12,49 +12,49 @@
 -- ARGV[5]  how many bytes of them, about; one is taken whatever its size
 -- ARGV[6]  an element that came back as often as this is taken alone; '' is never
 -- ARGV[7]  1 to take nothing while a reservation has expired, because that is to be swept first
--- ARGV     from there on, for each reservation that ends: its token; its element; 1 to forget how
---          often the element was recovered, or 0 where it never was
+-- ARGV     from there on, the members of the deadlines whose reservations end
 --
--- Reply: {expired, ended, element, recoveries, element, recoveries, ...}, where expired is 1 or 0, and
--- ended has for each reservation 1, or 0 when it is not there any more; then nothing was touched.
+-- Reply: the elements taken. Where that is not all there is to say: {expired, ended, recoveries,
+-- element, ...}, where expired is 1 or 0, ended has a digit for each reservation, 1, or 0 when it is
+-- not there any more, and then nothing was touched; recoveries is '' or a number for each element.
 
+local call, wanted = redis.call, tonumber(ARGV[4])
 -- Nothing may be half done: a key of the wrong type must stop us before the first write.
-local wanted = tonumber(ARGV[4])
-local length = wanted > 0 and redis.call('LLEN', KEYS[1]) or 0
-redis.call('LLEN', KEYS[2])
-local counts = redis.call('HLEN', KEYS[4])
-local ended = {}
+local limit = wanted > 0 and math.min(wanted, call('LLEN', KEYS[1])) or 0
+call('LLEN', KEYS[2])
+local counts, ended = call('HLEN', KEYS[4]), {}
 -- The last one first: it stands nearest to the tail, where an element is found at once.
-for i = #ARGV - 2, 8, -3 do
+for i = #ARGV, 8, -1 do
   -- The gate. It is also the first write, which is why the script may go on at maxmemory.
-  local there = redis.call('ZREM', KEYS[3], ARGV[i] .. ':' .. ARGV[i + 1])
-  if there == 1 then
+  ended[i - 7] = call('ZREM', KEYS[3], ARGV[i])
+  if ended[i - 7] == 1 then
+    local element = string.sub(ARGV[i], 34)
     -- From the tail. Which of several equal elements goes makes no difference.
-    redis.call('LREM', KEYS[2], -1, ARGV[i + 1])
-    if ARGV[i + 2] == '1' then redis.call('HDEL', KEYS[4], redis.sha1hex(ARGV[i + 1])) end
+    call('LREM', KEYS[2], -1, element)
+    if counts > 0 then call('HDEL', KEYS[4], redis.sha1hex(element)) end
   end
-  ended[(i - 5) / 3] = there
 end
-local second = math.floor(tonumber(ARGV[1] ~= '' and ARGV[1] or redis.call('TIME')[1]))
-if ARGV[7] == '1' and redis.call('ZCOUNT', KEYS[3], '-inf', second) > 0 then return {1, ended} end
+local second = math.floor(tonumber(ARGV[1] ~= '' and ARGV[1] or call('TIME')[1]))
+local expired = ARGV[7] == '1' and call('ZCOUNT', KEYS[3], '-inf', second) > 0
 local deadline = ARGV[2] == '' and '+inf' or string.format('%.0f', second + tonumber(ARGV[2]))
-local room, alone = tonumber(ARGV[5]), tonumber(ARGV[6]) or math.huge
-local reply, elements, notes = {0, ended}, {}, {}
-while #elements < math.min(wanted, length) and room > 0 do
-  local element = redis.call('LINDEX', KEYS[1], #elements)
-  local back = counts > 0 and redis.call('HGET', KEYS[4], redis.sha1hex(element)) or 0
-  local lonely = tonumber(back) >= alone
-  if lonely and #elements > 0 then break end
-  local token = ARGV[3] .. string.format('%08x', #elements)
-  notes[#notes + 1], notes[#notes + 2] = deadline, token .. ':' .. element
-  reply[#reply + 1], reply[#reply + 2] = element, tonumber(back)
-  elements[#elements + 1] = element
-  room = lonely and 0 or room - #element
+local alone, some, room = tonumber(ARGV[6]) or math.huge, 1, expired and 0 or tonumber(ARGV[5])
+local elements, notes, back = {}, {}, {}
+while #elements < limit and room > 0 do
+  for _, element in ipairs(call('LRANGE', KEYS[1], #elements, #elements + some - 1)) do
+    local count = counts > 0 and tonumber(call('HGET', KEYS[4], redis.sha1hex(element)) or 0) or 0
+    if room <= 0 or count >= alone and #elements > 0 then room = 0 break end
+    local member = ARGV[3] .. string.format('%08x:', #elements) .. element
+    notes[#notes + 1], notes[#notes + 2] = deadline, member
+    elements[#elements + 1], back[#back + 1] = element, count
+    room = count >= alone and 0 or room - #element
+  end
+  some = math.max(1, math.min(10, limit - #elements, math.floor(room / #elements[#elements])))
 end
 if #elements > 0 then
-  redis.call('ZREM', KEYS[3], '')  -- a first write that is allowed at maxmemory
-  redis.call('ZADD', KEYS[3], unpack(notes))
-  redis.call('RPUSH', KEYS[2], unpack(elements))
-  redis.call('LTRIM', KEYS[1], #elements, -1)
+  call('ZREM', KEYS[3], '')  -- a first write that is allowed at maxmemory
+  call('ZADD', KEYS[3], unpack(notes))
+  call('RPUSH', KEYS[2], unpack(elements))
+  call('LTRIM', KEYS[1], #elements, -1)
 end
-return reply
+local said = {expired and 1 or 0, table.concat(ended), table.concat(back, ' '), unpack(elements)}
+return (expired or counts > 0 or string.find(said[2], '0')) and said or elements

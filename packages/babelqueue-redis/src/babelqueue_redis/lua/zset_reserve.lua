@@ -13,53 +13,54 @@
 -- ARGV[6]  1 to take nothing while something is due, because that is to be migrated first
 -- ARGV     from there on, the reserved members that end
 --
--- Reply: {due, ended, job, member, alone, job, member, alone, ...}, where due and alone are 1 or 0, and
--- ended has for each member 1, or 0 when it is not there any more. Alone is -1 when the job could not
--- be counted: then it is no envelope, and the member is the job.
+-- Reply: {job, member, job, member, ...}. Where that is not all there is to say: {due, ended, notes,
+-- job, member, ...}, where due is 1 or 0, ended has a digit for each member that ends, 1, or 0 when
+-- it is not there any more, and notes has a letter for each job: a when it was taken alone, x when it
+-- could not be counted: then it is no envelope, and the member is the job; else a dot.
 
-local wanted, room, alone = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]) or math.huge
+local call, wanted, leased = redis.call, tonumber(ARGV[3]), ARGV[2] ~= ''
+local second = math.floor(tonumber(ARGV[1] ~= '' and ARGV[1] or call('TIME')[1]))
 -- Nothing may be half done: a key of the wrong type must stop us before the first write.
-local length = wanted > 0 and redis.call('LLEN', KEYS[1]) or 0
-redis.call('LLEN', KEYS[3])
-local ended, leased = {}, ARGV[2] ~= ''
-for i = 7, #ARGV do ended[i - 6] = redis.call('ZREM', KEYS[2], ARGV[i]) end
-local second = math.floor(tonumber(ARGV[1] ~= '' and ARGV[1] or redis.call('TIME')[1]))
-if ARGV[6] == '1' and (redis.call('ZCOUNT', KEYS[4], '-inf', second) > 0 or
-    leased and redis.call('ZCOUNT', KEYS[2], '-inf', second) > 0) then return {1, ended} end
+local limit = wanted > 0 and math.min(wanted, call('LLEN', KEYS[1])) or 0
+call('LLEN', KEYS[3])
+local due, ended = ARGV[6] == '1' and call('ZCOUNT', KEYS[4], '-inf', second) > 0, {}
+for i = 7, #ARGV do ended[i - 6] = call('ZREM', KEYS[2], ARGV[i]) end
+due = due or ARGV[6] == '1' and leased and call('ZCOUNT', KEYS[2], '-inf', second) > 0
 local function counted(job)
   local known, decoded = pcall(cjson.decode, job)
   local count = known and type(decoded) == 'table' and decoded['attempts']
   if type(count) ~= 'number' then return job end
-  decoded['attempts'] = count + 1
-  local fits, encoded = pcall(cjson.encode, decoded)
-  if not fits then return job end
   -- Encoding again damages 15-digit integers, 1.0 and []. Where the text ends in the member
   -- "attempts" of the root object, patch its digits instead. The job is valid JSON, so the last
   -- brace closes the root, and the digits before it are a value of the root. The quote before the
   -- name follows a comma or a brace, not a backslash, so it is no part of a string; were it the
   -- end of one, the name would stand between two strings, which is no JSON. So it begins the key.
-  local digits = string.match(string.sub(job, -40), '[,{]"attempts":(%d+)}$')
+  local digits = string.match(job, '[,{]"attempts":(%d+)}$', -40)
   if digits and #digits <= 15 and (digits == '0' or string.sub(digits, 1, 1) ~= '0') then
-    encoded = string.sub(job, 1, -2 - #digits) .. string.format('%.0f', count + 1) .. '}'
+    return string.sub(job, 1, -2 - #digits) .. string.format('%.0f', count + 1) .. '}', count
   end
-  return encoded, count
+  decoded['attempts'] = count + 1
+  local fits, encoded = pcall(cjson.encode, decoded)
+  return fits and encoded or job, fits and count
 end
 local deadline = leased and string.format('%.0f', second + tonumber(ARGV[2])) or '+inf'
-local reply, notes, taken = {0, ended}, {}, 0
-while taken < math.min(wanted, length) and room > 0 do
-  local job = redis.call('LINDEX', KEYS[1], taken)
-  local member, count = counted(job)
-  local lonely = count and count >= alone and 1 or 0
-  if lonely == 1 and taken > 0 then break end
-  taken = taken + 1
-  notes[#notes + 1], notes[#notes + 2] = deadline, member
-  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = job, member, count and lonely or -1
-  room = lonely == 1 and 0 or room - #job
+local jobs, scored, notes, some, room = {}, {}, {}, 1, due and 0 or tonumber(ARGV[4])
+while #notes < limit and room > 0 do
+  for _, job in ipairs(call('LRANGE', KEYS[1], #notes, #notes + some - 1)) do
+    local member, count = counted(job)
+    local note = not count and 'x' or count >= (tonumber(ARGV[5]) or math.huge) and 'a' or '.'
+    if room <= 0 or note == 'a' and #notes > 0 then room = 0 break end
+    notes[#notes + 1], jobs[#jobs + 1], jobs[#jobs + 2] = note, job, member
+    scored[#scored + 1], scored[#scored + 2] = deadline, member
+    room = note == 'a' and 0 or room - #job
+  end
+  some = math.max(1, math.min(10, limit - #notes, math.floor(room / #jobs[#jobs])))
 end
-if taken > 0 then
-  redis.call('ZREM', KEYS[2], '\0no member, but a write that is allowed at maxmemory')
-  redis.call('ZADD', KEYS[2], unpack(notes))
-  redis.call('LTRIM', KEYS[1], taken, -1)
-  redis.call('LPOP', KEYS[3], taken)
+if #notes > 0 then
+  call('ZREM', KEYS[2], '\0no member, but a write that is allowed at maxmemory')
+  call('ZADD', KEYS[2], unpack(scored))
+  call('LTRIM', KEYS[1], #notes, -1)
+  call('LPOP', KEYS[3], #notes)
 end
-return reply
+local said = {due and 1 or 0, table.concat(ended), table.concat(notes), unpack(jobs)}
+return (due or string.find(said[2] .. said[3], '[0ax]')) and said or jobs

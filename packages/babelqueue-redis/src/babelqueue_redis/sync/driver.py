@@ -30,6 +30,9 @@ from babelqueue_redis.redis_py import (
     shows_a_demoted_master,
 )
 
+_ONE_WRITE = 1 << 17
+"""Bytes up to which a trip is one write: more of them are not copied once more for that."""
+
 T = TypeVar("T")
 Client = redis.Redis | redis.RedisCluster | str
 """A client, or the URL of a server."""
@@ -63,7 +66,7 @@ class Driver:
             client_of(client, redis.Redis, redis.RedisCluster), Retry, block
         )
         self._shows_spans = shows_spans
-        self._own = threading.local()
+        self._own = _Own()
         self.address, self.port = self._settings.address, self._settings.port
 
     def send(self, command: Command[T]) -> T:
@@ -73,10 +76,10 @@ class Driver:
             ConnectionLostError: There was no reply.
             CommandRefusedError: The reply was an error.
         """
-        replies = self._exchange([command.wire()])
-        if isinstance(replies[0], ResponseError):
-            replies = self._mended((command,), replies)
-        return result_of(command, replies[0])
+        (reply,) = self._exchange((command.wire(),))
+        if isinstance(reply, ResponseError):
+            (reply,) = self._mended((command,), [reply])
+        return result_of(command, reply)
 
     def send_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Send commands together, if there are any; raises what :meth:`send` raises."""
@@ -108,7 +111,7 @@ class Driver:
 
     def fileno(self) -> int:
         """Return the socket that becomes readable with the reply to what was posted."""
-        connection: Any = self._connection()
+        connection: Any = self._own.connection
         number: int = connection._sock.fileno()  # noqa: SLF001 - redis-py shows it nowhere else
         return number
 
@@ -136,9 +139,8 @@ class Driver:
 
     def close(self) -> None:
         """Close this thread's connection. The next command opens a new one."""
-        connection = getattr(self._own, "connection", None)
+        connection, self._own.connection = self._own.connection, None
         if connection is not None:
-            self._own.connection = None
             connection.disconnect()
 
     def _mended(self, commands: Sequence[Command[Any]], replies: list[Any]) -> list[Any]:
@@ -159,7 +161,9 @@ class Driver:
             reply = self._exchange([command.wire(load=True)])[0]
         return reply
 
-    def _exchange(self, packed: list[tuple[Any, ...]], replies: int | None = None) -> list[Any]:
+    def _exchange(
+        self, packed: Sequence[tuple[Any, ...]], replies: int | None = None
+    ) -> list[Any]:
         """Send, and read every reply, or so many; error replies come as values.
 
         Whatever interrupts it closes the connection: a later command must not read this one's
@@ -186,12 +190,19 @@ class Driver:
         return received
 
     def _connected(self) -> redis.Connection:
-        connection, nodes = self._connection(), self._settings.nodes
-        if time.monotonic() - self._own.used > TRUSTED_FOR and _is_stale(connection):
-            self._own.loaded = set()
+        """Return this thread's connection, set up; one that answered just now is."""
+        own = self._own
+        connection: redis.Connection | None = own.connection
+        if connection is None or connection.pid != os.getpid():
+            own.connection = connection = self._settings.connect()
+            own.used, own.met, own.loaded = 0.0, None, set()
+        elif time.monotonic() - own.used <= TRUSTED_FOR:
+            return connection
+        elif own.used and _is_stale(connection):
+            own.loaded = set()
             connection.disconnect()
-        if nodes is not None:
-            return self._met(connection, nodes)
+        if self._settings.nodes is not None:
+            return self._met(connection, self._settings.nodes)
         connection.connect()
         return connection
 
@@ -210,16 +221,9 @@ class Driver:
             self._own.met = connection
         return connection
 
-    def _connection(self) -> redis.Connection:
-        connection: redis.Connection | None = getattr(self._own, "connection", None)
-        if connection is None or connection.pid != os.getpid():
-            self._own.used, self._own.met, self._own.loaded = time.monotonic(), None, set()
-            self._own.connection = connection = self._settings.connect()
-        return connection
-
     def _client_on(self, connection: redis.Connection) -> redis.Redis:
         """Return a client that speaks through this thread's connection."""
-        client: redis.Redis | None = getattr(self._own, "client", None)
+        client = self._own.client
         if client is None:
             made, kwargs = self._settings.connection_class, self._settings.kwargs
             pool = redis.ConnectionPool(connection_class=made, **kwargs)
@@ -227,6 +231,24 @@ class Driver:
             client.response_callbacks.clear()  # parsers see what Redis says
         client.connection = connection
         return client
+
+
+class _Own(threading.local):
+    """What a thread has of its own.
+
+    Attributes:
+        connection: Its connection; ``None`` until it is needed.
+        used: When that answered, in seconds of the monotonic clock.
+        met: The connection whose cluster is known.
+        loaded: The SHA-1 of the scripts that its server knows.
+        client: A client that speaks through the connection.
+    """
+
+    connection: redis.Connection | None = None
+    used = 0.0
+    met: redis.Connection | None = None
+    loaded: set[str]
+    client: redis.Redis | None = None
 
 
 def _is_stale(connection: redis.Connection) -> bool:
@@ -242,7 +264,14 @@ def _sent(
 ) -> list[Any]:
     """Send commands together, and return the replies; error replies come as values."""
     if packed:
-        connection.send_packed_command(connection.pack_commands(packed), check_health=False)
+        chunks = (
+            connection.pack_command(*packed[0])
+            if len(packed) == 1
+            else connection.pack_commands(packed)
+        )
+        if len(chunks) > 1 and sum(map(len, chunks)) <= _ONE_WRITE:
+            chunks = [b"".join(chunks)]
+        connection.send_packed_command(chunks, check_health=False)
     count = len(packed) if replies is None else replies
     return [_reply(connection.read_response, disable_decoding=True) for _ in range(count)]
 

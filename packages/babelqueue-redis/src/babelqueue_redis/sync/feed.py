@@ -121,10 +121,9 @@ class Feed:
         if ends:
             self.driver.whole(self._settler.settle_all(ends))
 
-    def settle_late(self) -> None:
-        """Settle what ended, if that was a while ago."""
-        if self._settler.is_late():
-            self.settle()
+    def is_late(self) -> bool:
+        """Tell whether something ended a while ago, and is not settled."""
+        return self._settler.is_late()
 
     def give_back(self, also: tuple[Reservation, ...] = ()) -> None:
         """Give back what waits unchanged, and settle what ended."""

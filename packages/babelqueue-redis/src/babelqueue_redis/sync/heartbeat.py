@@ -66,7 +66,7 @@ class Heartbeat:
         if self._pid != os.getpid():
             self._forget_the_parents()
         self._beats.add(reservations, self._driver.monotonic())
-        if self._beats.interval and (self._thread is None or not self._thread.is_alive()):
+        if self._beats.interval and self._thread is None:
             self._start()
 
     def started(self, reservation: Reservation, now: float) -> None:
@@ -79,11 +79,12 @@ class Heartbeat:
 
     def wake(self) -> None:
         """Look for late ends from now on, as long as there are any."""
-        if self._thread is None or not self._thread.is_alive():
+        if self._is_awake:
+            return
+        if self._thread is None:
             self._start()
-        if not self._is_awake:
-            self._is_awake = True
-            self._ring()
+        self._is_awake = True
+        self._ring()
 
     def close(self) -> None:
         """End the thread; the next message starts another one."""
@@ -125,7 +126,7 @@ class Heartbeat:
     def _forget_the_parents(self) -> None:
         """Begin anew in a forked child: the thread and the reservations are not its own."""
         self._beats.clear()
-        self._thread = None
+        self._thread, self._is_awake = None, False
         self._pid = os.getpid()
 
     def _start(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from babelqueue_redis.core.routing import check_result, prepared
+from babelqueue_redis.core.routing import call, check_result
 from babelqueue_redis.sync.shutdown import HandlerInterrupted
 from babelqueue_redis.values import Delivery
 
@@ -22,7 +22,7 @@ class Lane:
         A handler that was interrupted, and turns that into an error of its own, did not fail.
         """
         try:
-            self.call(prepared(delivery))
+            check_result(call(delivery))
         except Exception as error:
             if self.interrupted:
                 raise HandlerInterrupted from error

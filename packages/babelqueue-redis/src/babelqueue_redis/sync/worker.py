@@ -6,7 +6,7 @@ import contextlib
 import math
 import selectors
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from babelqueue_redis import hooks
 from babelqueue_redis.core.command import Command
@@ -52,7 +52,7 @@ class Worker:
         self._block = min(feed.options.block_timeout for feed in feeds)
         self._patience = max(feed.options.shutdown_timeout for feed in feeds)
         self._lanes = MessageLanes(self._concurrency)
-        self._knocking = Knocking()
+        self._knocking, self._knocks = Knocking(), len(feeds) > 1
         self._stopping = False
         self._spared_until = 0.0
         self._is_owed = False
@@ -111,14 +111,15 @@ class Worker:
             raise lanes.error
 
     def _take_turns(self, should_continue: Callable[[], bool]) -> None:
-        lanes = self._lanes
+        lanes, feed = self._lanes, None
         while not self._stopping and lanes.error is None and should_continue():
-            feed = self._fill()
+            if feed is None or not feed.waiting or lanes.may_be_full:
+                feed = self._fill()
             if feed is not None and not self._stopping:
                 self.pulse.busy(feed.driver.monotonic())
                 lanes.start(feed, feed.waiting.popleft())
-                if feed.waiting:
-                    self._spared(feed.settle_late)
+                if feed.waiting and feed.is_late():
+                    self._spared(feed.settle)
 
     def _give_back(self, abandoned: Sequence[Running] = ()) -> None:
         for feed in self._feeds:
@@ -150,8 +151,9 @@ class Worker:
         for feed in [self._feeds[place] for place in self._turns.order()]:
             if self._pause(feed):
                 continue
-            found = self._spared(lambda: feed.fetch(self._lanes.free()))  # noqa: B023 - called at once
-            self._knocking.forget(feed)
+            found = self._spared(feed.fetch, self._lanes.free())
+            if self._knocks:
+                self._knocking.forget(feed)
             (self.pulse.outage if feed.is_away else self.pulse.beat)(feed.driver.monotonic())
             if found:
                 self._turns.served(self._feeds.index(feed))
@@ -170,7 +172,7 @@ class Worker:
     def _pause(self, feed: Feed) -> float:
         """Return the seconds until a queue may be asked, without keeping the others."""
         pause = feed.pause()
-        if not pause and len(self._feeds) > 1 and self._knocking.is_out(feed):
+        if self._knocks and not pause and self._knocking.is_out(feed):
             return math.inf
         return pause
 
@@ -181,11 +183,11 @@ class Worker:
         elif feeds:  # a lane's thread may have just told one to pause
             _wait_for_any(feeds, seconds, idle)
 
-    def _spared(self, trip: Callable[[], T]) -> T:
+    def _spared(self, trip: Callable[..., T], *args: Any) -> T:
         """Make a trip that an interruption waits for: what it takes and ends is not to be lost."""
         self._spared_until = self.monotonic() + _LONGEST_TRIP
         try:
-            return trip()
+            return trip(*args)
         finally:
             self._spared_until = 0.0
             if self._is_owed:
