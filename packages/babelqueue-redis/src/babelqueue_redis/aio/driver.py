@@ -255,7 +255,7 @@ class _Link:
         self.loop = loop
         self.connection = connection
         self.met: Any = None
-        self.loaded: set[str] = set()
+        self.loaded: set[bytes] = set()
         self.client: redis.asyncio.Redis | None = None
         self.lock = asyncio.Lock()
         self.used = time.monotonic()

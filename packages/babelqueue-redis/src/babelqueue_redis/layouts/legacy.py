@@ -30,6 +30,7 @@ from babelqueue_redis.layouts.protocol import (
     pause_after,
     settled,
     shortest_block,
+    terms,
 )
 from babelqueue_redis.values import Outcome, Reservation
 
@@ -73,12 +74,13 @@ class LegacyLayout:
         self.queue = queue
         self.processing = f"{queue}:processing"
         self.deadlines = f"{self.processing}:deadlines"
-        self._keys = (queue, self.processing, self.deadlines, f"{queue}:recoveries")
+        names = (queue, self.processing, self.deadlines, f"{queue}:recoveries")
+        self._keys = tuple([name.encode() for name in names])
         self._counted_for = _COUNTED_FOR + 10 * (lease or 0)
         self._lease: Arg = "" if lease is None else lease
         self._batch = batch
-        self._alone: Arg = "" if alone is None else alone
-        self._alone_from = math.inf if alone is None else alone
+        self._alone = math.inf if alone is None else alone
+        self._terms = terms(lease, LARGEST_BATCH, alone)
 
     def publish(self, messages: Sequence[Message], due: int | None = None) -> Command[None]:
         """Append messages to the queue: all of them or none. There are no delays."""
@@ -107,8 +109,8 @@ class LegacyLayout:
         looks: bool = True,
     ) -> Command[Taken]:
         """Remove reservations that ended, then take the head."""
-        begin, looking = token[:-8], int(looks and count > 0)
-        args = (clock(now), self._lease, begin, count, LARGEST_BATCH, self._alone, looking)
+        begin, looking = token[:-8], looks and count > 0
+        given = b"%b %b %d %b %d" % (clock(now) or b"-", begin.encode() or b"-", count, self._terms, looking)
         members = [_member(done) for done in ended]
 
         def parse(reply: list[Any] | ErrorReply) -> Taken:
@@ -122,7 +124,7 @@ class LegacyLayout:
                 return Taken(there)
             return Taken(there, self._reservations(begin, elements, back.split()))
 
-        command = Command(lua.LEGACY_RESERVE, self._keys, (*args, *members), parse, tolerant=True)
+        command = Command(lua.LEGACY_RESERVE, self._keys, (given, *members), parse, tolerant=True)
         return command
 
     def restore(
@@ -239,7 +241,7 @@ class LegacyLayout:
         if not back:
             return taken
         return [
-            msgspec.structs.replace(one, recoveries=count, alone=count >= self._alone_from)
+            msgspec.structs.replace(one, recoveries=count, alone=count >= self._alone)
             for one, count in zip(taken, map(int, back), strict=True)
         ]
 

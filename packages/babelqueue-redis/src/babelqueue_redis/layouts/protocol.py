@@ -135,9 +135,17 @@ LARGEST_BATCH = 1 << 20
 """About how many bytes of messages one reserve takes; a single message may have more."""
 
 
-def clock(now: float | None) -> Arg:
+def clock(now: float | None) -> bytes:
     """Return what a script is given for the time: nothing, so that it asks the server."""
-    return "" if now is None else repr(float(now))
+    return b"" if now is None else repr(float(now)).encode()
+
+
+def terms(*words: str | int | float | None) -> bytes:
+    """Return the terms of a reserve as one argument: words between spaces, ``-`` for ``None``.
+
+    redis-py takes as long for an argument as Redis for a command.
+    """
+    return " ".join(["-" if word is None else str(word) for word in words]).encode()
 
 
 def kept(settlement: Settlement) -> tuple[Arg, ...]:

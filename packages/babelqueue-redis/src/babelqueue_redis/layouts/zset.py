@@ -34,6 +34,7 @@ from babelqueue_redis.layouts.protocol import (
     pause_after,
     settled,
     shortest_block,
+    terms,
 )
 from babelqueue_redis.values import Outcome, Reservation
 
@@ -78,7 +79,9 @@ class ZsetLayout:
         )
         self._lease: Arg = "" if lease is None else lease
         self._batch = batch
-        self._alone: Arg = "" if alone is None else alone
+        names = (self.ready, self.reserved, self.notify, self.delayed)
+        self._keys = tuple([name.encode() for name in names])
+        self._terms = terms(lease, LARGEST_BATCH, alone)
         # Without a lease of our own, those of others are not ours to end.
         self._sources = (self.delayed,) if lease is None else (self.delayed, self.reserved)
 
@@ -109,8 +112,8 @@ class ZsetLayout:
         looks: bool = True,
     ) -> Command[Taken]:
         """Remove reservations that ended, then take the head."""
-        begin, looking = token[:-8], int(looks and count > 0)
-        args = (clock(now), self._lease, count, LARGEST_BATCH, self._alone, looking)
+        begin, looking = token[:-8], looks and count > 0
+        given = b"%b %d %b %d" % (clock(now) or b"-", count, self._terms, looking)
         members = [done.stored for done in ended]
 
         def parse(reply: list[Any] | ErrorReply) -> Taken:
@@ -122,8 +125,7 @@ class ZsetLayout:
             there = [flag == "1" for flag, _ in zip(flags.decode(), members, strict=True)]
             return Taken(there, None if due else self._reservations(begin, jobs, note.decode()))
 
-        keys = (self.ready, self.reserved, self.notify, self.delayed)
-        command = Command(lua.ZSET_RESERVE, keys, (*args, *members), parse, tolerant=True)
+        command = Command(lua.ZSET_RESERVE, self._keys, (given, *members), parse, tolerant=True)
         return command
 
     def restore(

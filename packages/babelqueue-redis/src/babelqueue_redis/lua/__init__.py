@@ -46,7 +46,7 @@ JOBS_SETTLE = _load("jobs_settle")
 _BY_SHA = {made.sha: made for made in tuple(globals().values()) if isinstance(made, Script)}
 
 
-def to_load(packed: Sequence[tuple[Any, ...]], loaded: set[str]) -> list[tuple[Any, ...]]:
+def to_load(packed: Sequence[tuple[Any, ...]], loaded: set[bytes]) -> list[tuple[Any, ...]]:
     """Return the commands that load the scripts which ``packed`` call, and note them as loaded.
 
     Args:

@@ -5,12 +5,13 @@
 -- KEYS[2]  reserved, a sorted set
 -- KEYS[3]  notify list
 -- KEYS[4]  delayed, a sorted set
--- ARGV[1]  now, epoch seconds; '' asks the server's clock
--- ARGV[2]  the lease, whole seconds; '' is for ever
--- ARGV[3]  how many to take at most; with 0 the ready list is not looked at
--- ARGV[4]  how many bytes of them, about; one is taken whatever its size
--- ARGV[5]  a job with as many attempts as this is taken alone; '' is never
--- ARGV[6]  1 to take nothing while something is due, because that is to be migrated first
+-- ARGV[1]  the terms, words between spaces, and - for none:
+--            now, epoch seconds; none asks the server's clock
+--            how many to take at most; with 0 the ready list is not looked at
+--            the lease, whole seconds; none is for ever
+--            how many bytes of them, about; one is taken whatever its size
+--            a job with as many attempts as this is taken alone; none is never
+--            1 to take nothing while something is due, because that is to be migrated first
 -- ARGV     from there on, the reserved members that end
 --
 -- Reply: {job, member, job, member, ...}. Where that is not all there is to say: {due, ended, notes,
@@ -18,14 +19,14 @@
 -- it is not there any more, and notes has a letter for each job: a when it was taken alone, x when it
 -- could not be counted: then it is no envelope, and the member is the job; else a dot.
 
-local call, wanted, leased = redis.call, tonumber(ARGV[3]), ARGV[2] ~= ''
-local second = math.floor(tonumber(ARGV[1] ~= '' and ARGV[1] or call('TIME')[1]))
+local call, match = redis.call, string.match
+local now, wanted, lease, bytes, alone, looks = match(ARGV[1], '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
+local second = math.floor(tonumber(now) or call('TIME')[1])
 -- Nothing may be half done: a key of the wrong type must stop us before the first write.
-local limit = wanted > 0 and math.min(wanted, call('LLEN', KEYS[1])) or 0
-call('LLEN', KEYS[3])
-local due, ended = ARGV[6] == '1' and call('ZCOUNT', KEYS[4], '-inf', second) > 0, {}
-for i = 7, #ARGV do ended[i - 6] = call('ZREM', KEYS[2], ARGV[i]) end
-due = due or ARGV[6] == '1' and leased and call('ZCOUNT', KEYS[2], '-inf', second) > 0
+local limit, _ = wanted ~= '0' and math.min(wanted, call('LLEN', KEYS[1])) or 0, call('LLEN', KEYS[3])
+local due, ended = looks == '1' and call('ZCOUNT', KEYS[4], '-inf', second) > 0, {}
+for i = 2, #ARGV do ended[i - 1] = call('ZREM', KEYS[2], ARGV[i]) end
+due = due or looks == '1' and lease ~= '-' and call('ZCOUNT', KEYS[2], '-inf', second) > 0
 local function counted(job)
   local known, decoded = pcall(cjson.decode, job)
   local count = known and type(decoded) == 'table' and decoded['attempts']
@@ -35,7 +36,7 @@ local function counted(job)
   -- brace closes the root, and the digits before it are a value of the root. The quote before the
   -- name follows a comma or a brace, not a backslash, so it is no part of a string; were it the
   -- end of one, the name would stand between two strings, which is no JSON. So it begins the key.
-  local digits = string.match(job, '[,{]"attempts":(%d+)}$', -40)
+  local digits = match(job, '[,{]"attempts":(%d+)}$', -40)
   if digits and #digits <= 15 and (digits == '0' or string.sub(digits, 1, 1) ~= '0') then
     return string.sub(job, 1, -2 - #digits) .. string.format('%.0f', count + 1) .. '}', count
   end
@@ -43,12 +44,12 @@ local function counted(job)
   local fits, encoded = pcall(cjson.encode, decoded)
   return fits and encoded or job, fits and count
 end
-local deadline = leased and string.format('%.0f', second + tonumber(ARGV[2])) or '+inf'
-local jobs, scored, notes, some, room = {}, {}, {}, 1, due and 0 or tonumber(ARGV[4])
+local deadline = tonumber(lease) and string.format('%.0f', second + lease) or '+inf'
+local jobs, scored, notes, some, room = {}, {}, {}, 1, due and 0 or tonumber(bytes)
 while #notes < limit and room > 0 do
   for _, job in ipairs(call('LRANGE', KEYS[1], #notes, #notes + some - 1)) do
     local member, count = counted(job)
-    local note = not count and 'x' or count >= (tonumber(ARGV[5]) or math.huge) and 'a' or '.'
+    local note = not count and 'x' or count >= (tonumber(alone) or math.huge) and 'a' or '.'
     if room <= 0 or note == 'a' and #notes > 0 then room = 0 break end
     notes[#notes + 1], jobs[#jobs + 1], jobs[#jobs + 2] = note, job, member
     scored[#scored + 1], scored[#scored + 2] = deadline, member

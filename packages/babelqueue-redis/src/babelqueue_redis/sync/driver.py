@@ -247,7 +247,7 @@ class _Own(threading.local):
     connection: redis.Connection | None = None
     used = 0.0
     met: redis.Connection | None = None
-    loaded: set[str]
+    loaded: set[bytes]
     client: redis.Redis | None = None
 
 
