@@ -68,13 +68,11 @@ class Ending:
         if not self._removed and not self._takes:
             return []
         taken: Taken = replies[-1]
-        if taken.refused is not None:
-            if not self._takes:
-                self.give_up(taken.refused)
-            return taken.refused
-        for place, there in zip(self._removed, taken.ended, strict=True):
+        for place, there in zip(self._removed, taken.ended, strict=False):  # none where refused
             self.settled[place] = there
-        return taken.reservations
+        if taken.refused is not None and not self._takes:
+            self.give_up(taken.refused)
+        return taken.refused or taken.reservations
 
     def give_up(self, error: TransportError) -> None:
         """Note why more is not known."""

@@ -39,6 +39,7 @@ _CHUNK = 500
 _CHUNK_BYTES = 1 << 20
 _MOST_NOTED = 5000
 """With more deadlines than this, adoption waits: it has to read them all."""
+_REFUSED = 2
 _COUNTED_FOR = 24 * 3600
 """Seconds that recoveries are counted for, and ten leases."""
 
@@ -118,9 +119,11 @@ class LegacyLayout:
                 return Taken(refused=CommandRefusedError(command.refused(reply.message)))
             if not reply or type(reply[0]) is bytes:
                 return Taken([True] * len(members), self._reservations(begin, reply, ()))
-            expired, flags, back, *elements = reply
+            status, flags, back, *elements = reply
             there = [flag == "1" for flag, _ in zip(flags.decode(), members, strict=True)]
-            if expired:
+            if status == _REFUSED:
+                return Taken(there, refused=CommandRefusedError(command.refused(back.decode())))
+            if status:
                 return Taken(there)
             return Taken(there, self._reservations(begin, elements, back.split()))
 

@@ -15,49 +15,52 @@
 --            1 to take nothing while a reservation has expired, because that is to be swept first
 -- ARGV     from there on, the members of the deadlines whose reservations end
 --
--- Reply: the elements taken. Where that is not all there is to say: {expired, ended, recoveries,
--- element, ...}, where expired is 1 or 0, ended has a digit for each reservation, 1, or 0 when it is
--- not there any more, and then nothing was touched; recoveries is '' or a number for each element.
+-- Reply: the elements taken. Where that is not all there is to say: {status, ended, recoveries,
+-- element, ...}, where status is 0, or 1 when a reservation has expired; ended has a digit for each
+-- reservation, 1, or 0 when it is not there any more, and then nothing was touched; recoveries has a
+-- number for each element. Status 2 says that nothing could be taken; why stands for recoveries.
 
-local call = redis.call
-local now, begin, wanted, lease, room, alone, looks = string.match(ARGV[1],
+local call, ended, elements, notes, back = redis.call, {}, {}, {}, {}
+local now, begin, wanted, lease, bytes, alone, looks = string.match(ARGV[1],
   '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
--- Nothing may be half done: a key of the wrong type must stop us before the first write.
-local limit = wanted ~= '0' and math.min(wanted, call('LLEN', KEYS[1])) or 0
-call('LLEN', KEYS[2])
-local counts, ended = call('HLEN', KEYS[4]), {}
+local function count_of(one) return tonumber(call('HGET', KEYS[4], redis.sha1hex(one)) or 0) end
+-- Nothing may be half done: a key of the wrong type stops us before the first write, or is told.
+local counts, second = call('HLEN', KEYS[4]), math.floor(tonumber(now) or call('TIME')[1])
+local status = looks == '1' and call('ZCOUNT', KEYS[3], '-inf', second) > 0 and 1 or 0
+local limit, some = status == 0 and tonumber(wanted) or 0, 1
+local room, most = tonumber(bytes), tonumber(alone) or math.huge
+if limit > 1 and call('LLEN', KEYS[2]) then limit = math.min(limit, call('LLEN', KEYS[1])) end
+while limit > 1 and #elements < limit and room > 0 do
+  for _, element in ipairs(call('LRANGE', KEYS[1], #elements, #elements + some - 1)) do
+    local lonely = counts > 0 and count_of(element) >= most
+    if room <= 0 or lonely and #elements > 0 then room = 0 break end
+    elements[#elements + 1], room = element, lonely and 0 or room - #element
+  end
+  some = math.max(1, math.min(10, limit - #elements, math.floor(room / #elements[#elements])))
+end
 -- The last one first: it stands nearest to the tail, where an element is found at once.
 for i = #ARGV, 2, -1 do
   -- The gate. It is also the first write, which is why the script may go on at maxmemory.
   ended[i - 1] = call('ZREM', KEYS[3], ARGV[i])
   if ended[i - 1] == 1 then
-    local element = string.sub(ARGV[i], 34)
     -- From the tail. Which of several equal elements goes makes no difference.
-    call('LREM', KEYS[2], -1, element)
-    if counts > 0 then call('HDEL', KEYS[4], redis.sha1hex(element)) end
+    redis.pcall('LREM', KEYS[2], -1, string.sub(ARGV[i], 34))
+    if counts > 0 then call('HDEL', KEYS[4], redis.sha1hex(string.sub(ARGV[i], 34))) end
   end
 end
-local second = math.floor(tonumber(now) or call('TIME')[1])
-local expired = looks == '1' and call('ZCOUNT', KEYS[3], '-inf', second) > 0
-local deadline = tonumber(lease) and string.format('%.0f', second + lease) or '+inf'
-local elements, notes, back, some = {}, {}, {}, 1
-alone, room = tonumber(alone) or math.huge, expired and 0 or tonumber(room)
-while #elements < limit and room > 0 do
-  for _, element in ipairs(call('LRANGE', KEYS[1], #elements, #elements + some - 1)) do
-    local count = counts > 0 and tonumber(call('HGET', KEYS[4], redis.sha1hex(element)) or 0) or 0
-    if room <= 0 or count >= alone and #elements > 0 then room = 0 break end
-    local member = begin .. string.format('%08x:', #elements) .. element
-    notes[#notes + 1], notes[#notes + 2] = deadline, member
-    elements[#elements + 1], back[#back + 1] = element, count
-    room = count >= alone and 0 or room - #element
-  end
-  some = math.max(1, math.min(10, limit - #elements, math.floor(room / #elements[#elements])))
-end
-if #elements > 0 then
-  call('ZREM', KEYS[3], '')  -- a first write that is allowed at maxmemory
-  call('ZADD', KEYS[3], unpack(notes))
+if #ARGV == 1 then call('ZREM', KEYS[3], '') end  -- a first write that is allowed at maxmemory
+if limit == 1 then
+  local moved = redis.pcall('LMOVE', KEYS[1], KEYS[2], 'LEFT', 'RIGHT')
+  if moved and moved.err then status, back[1] = 2, moved.err else elements[1] = moved or nil end
+elseif #elements > 0 then
   call('RPUSH', KEYS[2], unpack(elements))
   call('LTRIM', KEYS[1], #elements, -1)
 end
-local said = {expired and 1 or 0, table.concat(ended), table.concat(back, ' '), unpack(elements)}
-return (expired or counts > 0 or string.find(said[2], '0')) and said or elements
+local deadline = tonumber(lease) and string.format('%.0f', second + lease) or '+inf'
+for i, element in ipairs(elements) do
+  notes[2 * i - 1], notes[2 * i] = deadline, begin .. string.format('%08x:', i - 1) .. element
+  back[i] = counts > 0 and count_of(element) or 0
+end
+if #elements > 0 then call('ZADD', KEYS[3], unpack(notes)) end
+if status == 0 and counts == 0 and not string.find(table.concat(ended), '0') then return elements end
+return {status, table.concat(ended), table.concat(back, ' '), unpack(elements)}

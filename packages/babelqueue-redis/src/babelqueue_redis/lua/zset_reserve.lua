@@ -19,14 +19,8 @@
 -- it is not there any more, and notes has a letter for each job: a when it was taken alone, x when it
 -- could not be counted: then it is no envelope, and the member is the job; else a dot.
 
-local call, match = redis.call, string.match
+local call, match, jobs, scored, notes, ended = redis.call, string.match, {}, {}, {}, {}
 local now, wanted, lease, bytes, alone, looks = match(ARGV[1], '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
-local second = math.floor(tonumber(now) or call('TIME')[1])
--- Nothing may be half done: a key of the wrong type must stop us before the first write.
-local limit, _ = wanted ~= '0' and math.min(wanted, call('LLEN', KEYS[1])) or 0, call('LLEN', KEYS[3])
-local due, ended = looks == '1' and call('ZCOUNT', KEYS[4], '-inf', second) > 0, {}
-for i = 2, #ARGV do ended[i - 1] = call('ZREM', KEYS[2], ARGV[i]) end
-due = due or looks == '1' and lease ~= '-' and call('ZCOUNT', KEYS[2], '-inf', second) > 0
 local function counted(job)
   local known, decoded = pcall(cjson.decode, job)
   local count = known and type(decoded) == 'table' and decoded['attempts']
@@ -44,10 +38,16 @@ local function counted(job)
   local fits, encoded = pcall(cjson.encode, decoded)
   return fits and encoded or job, fits and count
 end
+-- All is read before the first write: a key of the wrong type must stop us before it.
+local second = math.floor(tonumber(now) or call('TIME')[1])
+local due = looks == '1' and (call('ZCOUNT', KEYS[4], '-inf', second) > 0
+  or lease ~= '-' and call('ZCOUNT', KEYS[2], '-inf', second) > 0)
 local deadline = tonumber(lease) and string.format('%.0f', second + lease) or '+inf'
-local jobs, scored, notes, some, room = {}, {}, {}, 1, due and 0 or tonumber(bytes)
+local limit, some, room = due and 0 or tonumber(wanted), 1, tonumber(bytes)
 while #notes < limit and room > 0 do
-  for _, job in ipairs(call('LRANGE', KEYS[1], #notes, #notes + some - 1)) do
+  local found = call('LRANGE', KEYS[1], #notes, #notes + some - 1)
+  limit = #found < some and #notes + #found or limit
+  for _, job in ipairs(found) do
     local member, count = counted(job)
     local note = not count and 'x' or count >= (tonumber(alone) or math.huge) and 'a' or '.'
     if room <= 0 or note == 'a' and #notes > 0 then room = 0 break end
@@ -55,13 +55,15 @@ while #notes < limit and room > 0 do
     scored[#scored + 1], scored[#scored + 2] = deadline, member
     room = note == 'a' and 0 or room - #job
   end
-  some = math.max(1, math.min(10, limit - #notes, math.floor(room / #jobs[#jobs])))
+  some = math.max(1, math.min(10, limit - #notes, math.floor(room / #(jobs[#jobs] or ''))))
 end
+-- The first write, which is why the script may go on at maxmemory.
+for i = 2, #ARGV do ended[i - 1] = call('ZREM', KEYS[2], ARGV[i]) end
 if #notes > 0 then
-  call('ZREM', KEYS[2], '\0no member, but a write that is allowed at maxmemory')
+  redis.pcall('LPOP', KEYS[3], #notes)
   call('ZADD', KEYS[2], unpack(scored))
   call('LTRIM', KEYS[1], #notes, -1)
-  call('LPOP', KEYS[3], #notes)
 end
-local said = {due and 1 or 0, table.concat(ended), table.concat(notes), unpack(jobs)}
-return (due or string.find(said[2] .. said[3], '[0ax]')) and said or jobs
+ended, notes = table.concat(ended), table.concat(notes)
+if not due and not string.find(ended .. notes, '[0ax]') then return jobs end
+return {due and 1 or 0, ended, notes, unpack(jobs)}
