@@ -43,6 +43,32 @@ def draw() -> float:
     return random.random()  # noqa: S311 - it spreads retries, it keeps no secret
 
 
+class Process:
+    """What is known of this process without asking the system each time.
+
+    Attributes:
+        pid: Its number; a forked child's own.
+    """
+
+    def __init__(self) -> None:
+        """Ask once, and again in every forked child."""
+        self.renew()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        """Ask, and shuffle the dice: a child's must not fall like its parent's."""
+        self.pid = os.getpid()
+        self._dice = random.Random()  # noqa: S311 - it keeps tokens apart, it keeps no secret
+
+    def bits(self) -> int:
+        """Return 32 random bits."""
+        return self._dice.getrandbits(32)
+
+
+process = Process()
+
+
 class Tokens:
     """Makes reservation tokens: 32 hex digits that sort by time.
 
@@ -57,7 +83,7 @@ class Tokens:
     def __call__(self, index: int = 0) -> str:
         """Return the next token."""
         self._last = moment = max(time.time_ns(), self._last + 1)
-        return f"{moment:016x}{os.urandom(4).hex()}{index:08x}"
+        return f"{moment:016x}{process.bits():08x}{index:08x}"
 
 
 new_token = Tokens()

@@ -162,17 +162,8 @@ def result_of(command: Command[T], reply: Any) -> T:  # noqa: ANN401 - bytes, in
         CommandRefusedError: It is an error that the command does not tolerate.
         ConnectionLostError: It is no reply to this command: a proxy's, say.
     """
-    if not isinstance(reply, ResponseError):
-        return _parsed(command, reply)
-    message = str(reply).partition(", with args")[0]  # an unknown command's arguments follow
-    if is_moved(reply):
-        message = f"the key is on another node of a cluster ({message}): pass a RedisCluster"
-    if command.tolerant:
-        return _parsed(command, ErrorReply(message))
-    raise CommandRefusedError(command.refused(message)) from reply
-
-
-def _parsed(command: Command[T], reply: Any) -> T:  # noqa: ANN401 - as above
+    if isinstance(reply, ResponseError):
+        reply = _excused(command, reply)
     try:
         return command.parse(reply)
     except BabelQueueError:
@@ -181,6 +172,16 @@ def _parsed(command: Command[T], reply: Any) -> T:  # noqa: ANN401 - as above
         # Its text may quote a payload.
         msg = f"the answer to {command.name} is none ({type(error).__name__}); it may have run"
     raise ConnectionLostError(msg, sent=True)
+
+
+def _excused(command: Command[Any], reply: ResponseError) -> ErrorReply:
+    """Return an error reply as a command that tolerates it is given it, or raise it."""
+    message = str(reply).partition(", with args")[0]  # an unknown command's arguments follow
+    if is_moved(reply):
+        message = f"the key is on another node of a cluster ({message}): pass a RedisCluster"
+    if command.tolerant:
+        return ErrorReply(message)
+    raise CommandRefusedError(command.refused(message)) from reply
 
 
 def shows_a_demoted_master(replies: list[Any]) -> bool:

@@ -6,6 +6,7 @@ A wrong option is an error here, before anything is read or written.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -54,7 +55,7 @@ class QueueOptions:
         """Whether the layout can keep a message back."""
         return self.layout == "zset"
 
-    @property
+    @functools.cached_property
     def counts_deliveries(self) -> bool:
         """Whether a reservation raises ``attempts``, so that a crash of its worker counts."""
         return self.layout == "zset"

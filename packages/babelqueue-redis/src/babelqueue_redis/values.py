@@ -13,7 +13,15 @@ from typing import Any
 import msgspec
 
 from babelqueue_redis.envelope import Envelope
-from babelqueue_redis.errors import BabelQueueError, PayloadError
+from babelqueue_redis.errors import (
+    BabelQueueError,
+    ExhaustedError,
+    PayloadError,
+    PoisonError,
+    UnknownUrnError,
+)
+from babelqueue_redis.settings import ConsumerOptions
+from babelqueue_redis.verdict import INT64_MAX
 
 
 class Handler(msgspec.Struct, frozen=True):
@@ -149,8 +157,7 @@ class Delivery(msgspec.Struct, frozen=True):
         envelope: The decoded message; ``None`` for poison.
         handler: What will run; ``None`` for poison and for an unknown URN.
         refusal: Why nothing will run: poison, an unknown URN, too many deliveries.
-        if_failed: The outcome when handling raises.
-        if_unfit: The outcome when the data is not of the type that the handler asked for.
+        options: The consumer's.
     """
 
     destination: Destination
@@ -158,8 +165,27 @@ class Delivery(msgspec.Struct, frozen=True):
     envelope: Envelope | None
     handler: Handler | None
     refusal: BabelQueueError | None
-    if_failed: Outcome
-    if_unfit: Outcome = Outcome.DEAD_LETTERED
+    options: ConsumerOptions
+
+    @property
+    def if_failed(self) -> Outcome:
+        """The outcome when handling raises."""
+        refusal, options = self.refusal, self.options
+        if isinstance(refusal, PoisonError):
+            return Outcome.DEAD_LETTERED
+        if isinstance(refusal, ExhaustedError):
+            return self.if_unfit
+        if isinstance(refusal, UnknownUrnError) and options.unknown_urn != "fail":
+            return _BY_STRATEGY.get(options.unknown_urn, self.if_unfit)
+        if refusal is None and options.on_failure == "leave":
+            return Outcome.LEFT
+        is_last = next_attempts(self.envelope) >= options.max_tries
+        return self.if_unfit if is_last else Outcome.RETRIED
+
+    @property
+    def if_unfit(self) -> Outcome:
+        """The outcome when there is no use in another try, as with data of another type."""
+        return Outcome.DEAD_LETTERED if self.options.dead_letter_queue else Outcome.DROPPED
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -191,6 +217,14 @@ class Delivery(msgspec.Struct, frozen=True):
         """Leave the payload and the headers out."""
         what = self.message_id or self.reservation.token
         return f"Delivery({what}, queue {self.destination.queue!r}, if failed {self.if_failed})"
+
+
+_BY_STRATEGY = {"delete": Outcome.DROPPED, "release": Outcome.RELEASED}
+
+
+def next_attempts(envelope: Envelope | None) -> int:
+    """Return ``attempts`` after one more failure. A negative count starts from zero."""
+    return min(max(envelope.attempts, 0) + 1, INT64_MAX) if envelope else 1
 
 
 def counts_as_failure(error: BaseException) -> bool:

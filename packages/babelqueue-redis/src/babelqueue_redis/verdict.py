@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Raw
 
+from babelqueue_carrier.headers import ASCII_WHITESPACE
 from babelqueue_redis.envelope import (
     FORBIDDEN_META_KEYS,
     SCHEMA_VERSION,
@@ -16,7 +17,7 @@ from babelqueue_redis.envelope import (
     is_urn,
 )
 from babelqueue_redis.errors import PoisonError
-from babelqueue_redis.strict_json import is_too_deep, read
+from babelqueue_redis.strict_json import MAX_DEPTH, is_too_deep, read
 
 INT64_MAX = 2**63 - 1
 
@@ -93,8 +94,8 @@ def _plain(body: bytes) -> Envelope | None:
         and meta.schema_version == SCHEMA_VERSION
         and -INT64_MAX <= attempts <= INT64_MAX
         and -INT64_MAX <= meta.created_at <= INT64_MAX
-        and is_urn(envelope.job)
-        and not is_too_deep(body)
+        and envelope.job.strip(ASCII_WHITESPACE)
+        and not (len(body) > MAX_DEPTH and is_too_deep(body))
     )
     return envelope if is_sound else None
 

@@ -17,7 +17,7 @@ from babelqueue_redis.cluster import refuse_scattered
 from babelqueue_redis.core.command import Command
 from babelqueue_redis.core.payloads import converter
 from babelqueue_redis.core.routing import Routes, deliver
-from babelqueue_redis.core.settlement import GIVE_BACK, End
+from babelqueue_redis.core.settlement import ACK, GIVE_BACK, End
 from babelqueue_redis.envelope import checked_urn
 from babelqueue_redis.errors import ConfigurationError
 from babelqueue_redis.layouts import layout_of
@@ -284,16 +284,21 @@ class AsyncRedisConsumer:
         delivery = deliver(reservation, self._destination, self._routes, self._options)
         done = False
         try:
-            with hooks.processing(delivery):
+            if hooks.are_registered():
+                with hooks.processing(delivery):
+                    await self._lane.run(delivery)
+                    done = True
+            else:
                 await self._lane.run(delivery)
                 done = True
-        except Exception as error:  # noqa: BLE001 - whatever handlers raise
-            await self._settler.end(delivery, None if done else error, keep)
         except BaseException as error:
-            await self._settler.end(delivery, None if done else error, keep)
-            raise
-        else:
-            await self._settler.end(delivery, None, keep)
+            if not done:
+                await self._settler.fail(delivery, error, keep)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            if done:
+                keep(End(reservation, ACK, delivery.message_id, self._driver.monotonic()))
 
     def _giving_back(self, taken: list[Reservation]) -> Command[Any] | None:
         """Return what gives back what a call took that was cancelled meanwhile."""

@@ -26,6 +26,9 @@ class Heartbeat:
     A message costs an entry in a dictionary. A timer of the event loop looks at it now and then,
     and starts a task where there is something to do. A coroutine that blocks the loop blocks this,
     too.
+
+    Attributes:
+        beats: The reservations that it looks after.
     """
 
     def __init__(self, options: ConsumerOptions, driver: Driver, layout: Layout) -> None:
@@ -36,7 +39,7 @@ class Heartbeat:
             driver: One of its own; the consumer's may be waiting for a message.
             layout: The consumer's.
         """
-        self._beats = Beats(options)
+        self.beats = Beats(options)
         self._driver = driver
         self._layout = layout
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -58,18 +61,14 @@ class Heartbeat:
 
     def begin(self, reservations: Sequence[Reservation]) -> None:
         """Extend reservations from now on."""
-        self._beats.add(reservations, self._driver.monotonic())
+        self.beats.add(reservations, self._driver.monotonic())
         loop = asyncio.get_running_loop()
-        if self._beats.interval and (self._next is None or self._loop is not loop):
-            self._look_in(self._beats.interval)
-
-    def started(self, reservation: Reservation, now: float) -> None:
-        """Count the limits of a reservation from now on: its handler starts."""
-        self._beats.started(reservation, now)
+        if self.beats.interval and (self._next is None or self._loop is not loop):
+            self._look_in(self.beats.interval)
 
     def end(self, reservations: Sequence[Reservation]) -> None:
         """Extend them no more: before they are settled, so that nobody takes that for a loss."""
-        self._beats.drop(reservations)
+        self.beats.drop(reservations)
 
     def wake(self) -> None:
         """Look for late ends from now on, as long as there are any."""
@@ -94,16 +93,16 @@ class Heartbeat:
 
     async def beat(self) -> float:
         """Extend what is due, settle what is late; return the seconds until the next look."""
-        for reservation in self._beats.due(self._driver.monotonic()):
+        for reservation in self.beats.due(self._driver.monotonic()):
             try:
                 there = await self._driver.send(self._layout.extend(reservation))
             except TransportError as error:
                 logger.info("a reservation of queue %r: no beat: %s", reservation.queue, error)
             else:
-                self._beats.extended(reservation, self._driver.monotonic(), there=there)
+                self.beats.extended(reservation, self._driver.monotonic(), there=there)
         if self._is_awake and self._settle_late is not None:
             self._is_awake = await self._settle_late(self._driver)
-        pause = self._beats.pause(self._driver.monotonic())
+        pause = self.beats.pause(self._driver.monotonic())
         return min(pause, LATE) if self._is_awake else pause
 
     def _is_here(self) -> bool:
@@ -115,11 +114,11 @@ class Heartbeat:
 
     def _look(self) -> None:
         if self._loop is not None:
-            self._next = self._loop.create_task(self._beat()) if self._beats else None
+            self._next = self._loop.create_task(self._beat()) if self.beats else None
             self._is_awake = self._is_awake and self._next is not None
 
     async def _beat(self) -> None:
-        pause = self._beats.interval or NOTHING_TO_DO
+        pause = self.beats.interval or NOTHING_TO_DO
         try:
             pause = await self.beat()
         except Exception:

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from babelqueue_redis.core.payloads import Convert
-from babelqueue_redis.core.settlement import outcome_if_failed
 from babelqueue_redis.envelope import Envelope, checked_urn
 from babelqueue_redis.errors import (
     BabelQueueError,
@@ -19,7 +18,7 @@ from babelqueue_redis.errors import (
     UnknownUrnError,
 )
 from babelqueue_redis.settings import ConsumerOptions
-from babelqueue_redis.values import Delivery, Destination, Handler, Outcome, Reservation
+from babelqueue_redis.values import Delivery, Destination, Handler, Reservation
 from babelqueue_redis.verdict import verdict
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -145,15 +144,12 @@ def deliver(
 ) -> Delivery:
     """Judge a reservation and find what will run."""
     judged = PoisonError(reservation.poison) if reservation.poison else verdict(reservation.body)
-    unfit = Outcome.DEAD_LETTERED if options.dead_letter_queue else Outcome.DROPPED
     if isinstance(judged, PoisonError):
-        return Delivery(
-            destination, reservation, None, None, judged, Outcome.DEAD_LETTERED, unfit
-        )
-    handler = routes.find(judged.job)
-    refusal = _why_not(judged, handler, reservation, destination, options)
-    if_failed = outcome_if_failed(judged, refusal, options)
-    return Delivery(destination, reservation, judged, handler, refusal, if_failed, unfit)
+        return Delivery(destination, reservation, None, None, judged, options)
+    handler, refusal = routes.find(judged.job), None
+    if handler is None or reservation.recoveries or options.counts_deliveries:
+        refusal = _why_not(judged, handler, reservation, destination, options)
+    return Delivery(destination, reservation, judged, handler, refusal, options)
 
 
 def _why_not(

@@ -16,10 +16,8 @@ from babelqueue_redis.errors import (
     UnknownUrnError,
 )
 from babelqueue_redis.settings import ConsumerOptions
-from babelqueue_redis.values import Delivery, Outcome, Reservation
-from babelqueue_redis.verdict import INT64_MAX
+from babelqueue_redis.values import Delivery, Outcome, Reservation, next_attempts
 
-_BY_STRATEGY = {"delete": Outcome.DROPPED, "release": Outcome.RELEASED}
 
 
 class Settlement(msgspec.Struct, frozen=True):
@@ -65,30 +63,6 @@ EXPIRED = (
 
 ACK = Settlement(Outcome.ACKED)
 GIVE_BACK = Settlement(Outcome.RELEASED)
-
-
-def next_attempts(envelope: Envelope | None) -> int:
-    """Return ``attempts`` after one more failure. A negative count starts from zero."""
-    attempts = envelope.attempts if envelope else 0
-    return min(attempts + 1, INT64_MAX) if attempts > 0 else 1
-
-
-def outcome_if_failed(
-    envelope: Envelope | None, refusal: Exception | None, options: ConsumerOptions
-) -> Outcome:
-    """Return what a failure of this delivery would mean."""
-    if isinstance(refusal, PoisonError):
-        return Outcome.DEAD_LETTERED
-    exhausted = Outcome.DEAD_LETTERED if options.dead_letter_queue else Outcome.DROPPED
-    if refusal is None:
-        if options.on_failure == "leave":
-            return Outcome.LEFT
-        return exhausted if next_attempts(envelope) >= options.max_tries else Outcome.RETRIED
-    if isinstance(refusal, UnknownUrnError) and options.unknown_urn != "fail":
-        return _BY_STRATEGY.get(options.unknown_urn, exhausted)
-    if isinstance(refusal, ExhaustedError):
-        return exhausted
-    return exhausted if next_attempts(envelope) >= options.max_tries else Outcome.RETRIED
 
 
 def settlement(

@@ -28,6 +28,7 @@ from babelqueue_redis.layouts.protocol import (
     clock,
     kept,
     pause_after,
+    second,
     settled,
     shortest_block,
     terms,
@@ -111,7 +112,7 @@ class LegacyLayout:
     ) -> Command[Taken]:
         """Remove reservations that ended, then take the head."""
         begin, looking = token[:-8], looks and count > 0
-        given = b"%b %b %d %b %d" % (clock(now) or b"-", begin.encode() or b"-", count, self._terms, looking)
+        given = b"%b %b %d %b %d" % (second(now), begin.encode() or b"-", count, self._terms, looking)
         members = [_member(done) for done in ended]
 
         def parse(reply: list[Any] | ErrorReply) -> Taken:

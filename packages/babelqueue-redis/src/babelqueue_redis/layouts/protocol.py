@@ -140,6 +140,11 @@ def clock(now: float | None) -> bytes:
     return b"" if now is None else repr(float(now)).encode()
 
 
+def second(now: float | None) -> bytes:
+    """Return the time as one of the terms of a reserve."""
+    return b"-" if now is None else b"%d" % now
+
+
 def terms(*words: str | int | float | None) -> bytes:
     """Return the terms of a reserve as one argument: words between spaces, ``-`` for ``None``.
 

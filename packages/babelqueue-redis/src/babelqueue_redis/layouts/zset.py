@@ -32,6 +32,7 @@ from babelqueue_redis.layouts.protocol import (
     clock,
     kept,
     pause_after,
+    second,
     settled,
     shortest_block,
     terms,
@@ -113,7 +114,7 @@ class ZsetLayout:
     ) -> Command[Taken]:
         """Remove reservations that ended, then take the head."""
         begin, looking = token[:-8], looks and count > 0
-        given = b"%b %d %b %d" % (clock(now) or b"-", count, self._terms, looking)
+        given = b"%b %d %b %d" % (second(now), count, self._terms, looking)
         members = [done.stored for done in ended]
 
         def parse(reply: list[Any] | ErrorReply) -> Taken:

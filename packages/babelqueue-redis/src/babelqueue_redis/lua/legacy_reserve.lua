@@ -6,7 +6,7 @@
 -- KEYS[3]  deadlines, a sorted set of <token>:<element>
 -- KEYS[4]  recoveries, a hash of counts by the SHA-1 of the element
 -- ARGV[1]  the terms, words between spaces, and - for none:
---            now, epoch seconds; none asks the server's clock
+--            now, whole epoch seconds; none asks the server's clock
 --            24 hex digits that begin the tokens; the place among those taken, from 0, ends them
 --            how many to take at most; with 0 the ready list is not looked at
 --            the lease, whole seconds; none is for ever
@@ -25,7 +25,7 @@ local now, begin, wanted, lease, bytes, alone, looks = string.match(ARGV[1],
   '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
 local function count_of(one) return tonumber(call('HGET', KEYS[4], redis.sha1hex(one)) or 0) end
 -- Nothing may be half done: a key of the wrong type stops us before the first write, or is told.
-local counts, second = call('HLEN', KEYS[4]), math.floor(tonumber(now) or call('TIME')[1])
+local counts, second = call('HLEN', KEYS[4]), now ~= '-' and now or call('TIME')[1]
 local status = looks == '1' and call('ZCOUNT', KEYS[3], '-inf', second) > 0 and 1 or 0
 local limit, some = status == 0 and tonumber(wanted) or 0, 1
 local room, most = tonumber(bytes), tonumber(alone) or math.huge
@@ -44,7 +44,7 @@ for i = #ARGV, 2, -1 do
   ended[i - 1] = call('ZREM', KEYS[3], ARGV[i])
   if ended[i - 1] == 1 then
     -- From the tail. Which of several equal elements goes makes no difference.
-    redis.pcall('LREM', KEYS[2], -1, string.sub(ARGV[i], 34))
+    redis.pcall('LREM', KEYS[2], '-1', string.sub(ARGV[i], 34))
     if counts > 0 then call('HDEL', KEYS[4], redis.sha1hex(string.sub(ARGV[i], 34))) end
   end
 end
@@ -56,7 +56,7 @@ elseif #elements > 0 then
   call('RPUSH', KEYS[2], unpack(elements))
   call('LTRIM', KEYS[1], #elements, -1)
 end
-local deadline = tonumber(lease) and string.format('%.0f', second + lease) or '+inf'
+local deadline = tonumber(lease) and string.format('%d', second + lease) or '+inf'
 for i, element in ipairs(elements) do
   notes[2 * i - 1], notes[2 * i] = deadline, begin .. string.format('%08x:', i - 1) .. element
   back[i] = counts > 0 and count_of(element) or 0

@@ -6,7 +6,7 @@
 -- KEYS[3]  notify list
 -- KEYS[4]  delayed, a sorted set
 -- ARGV[1]  the terms, words between spaces, and - for none:
---            now, epoch seconds; none asks the server's clock
+--            now, whole epoch seconds; none asks the server's clock
 --            how many to take at most; with 0 the ready list is not looked at
 --            the lease, whole seconds; none is for ever
 --            how many bytes of them, about; one is taken whatever its size
@@ -39,11 +39,11 @@ local function counted(job)
   return fits and encoded or job, fits and count
 end
 -- All is read before the first write: a key of the wrong type must stop us before it.
-local second = math.floor(tonumber(now) or call('TIME')[1])
+local second = now ~= '-' and now or call('TIME')[1]
 local due = looks == '1' and (call('ZCOUNT', KEYS[4], '-inf', second) > 0
   or lease ~= '-' and call('ZCOUNT', KEYS[2], '-inf', second) > 0)
-local deadline = tonumber(lease) and string.format('%.0f', second + lease) or '+inf'
-local limit, some, room = due and 0 or tonumber(wanted), 1, tonumber(bytes)
+local deadline, room = lease == '-' and '+inf' or string.format('%d', second + lease), tonumber(bytes)
+local limit, some = due and 0 or tonumber(wanted), 1
 while #notes < limit and room > 0 do
   local found = call('LRANGE', KEYS[1], #notes, #notes + some - 1)
   limit = #found < some and #notes + #found or limit

@@ -7,7 +7,6 @@ again whose reply was lost, decoding replies that are bytes, reading somebody el
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from redis.retry import Retry
 from babelqueue_redis import hooks, lua
 from babelqueue_redis.cluster import HOPS, Nodes
 from babelqueue_redis.core.command import Command, Op
+from babelqueue_redis.entropy import process
 from babelqueue_redis.errors import TransportError
 from babelqueue_redis.redis_py import (
     LONGEST_BLOCK,
@@ -133,9 +133,11 @@ class Driver:
         twice.
         """
         replies = self._exchange([command.wire() for command in commands])
-        if any(isinstance(reply, ResponseError) for reply in replies):
-            replies = self._mended(commands, replies)
-        return [result_of(*pair) for pair in zip(commands, replies, strict=True)]
+        for reply in replies:
+            if isinstance(reply, ResponseError):
+                replies = self._mended(commands, replies)
+                break
+        return list(map(result_of, commands, replies))
 
     def close(self) -> None:
         """Close this thread's connection. The next command opens a new one."""
@@ -177,7 +179,7 @@ class Driver:
             if shown and replies is None and hasattr(redis.Redis.execute_command, "__wrapped__"):
                 _sent(connection, lua.to_load(packed, self._own.loaded))  # NOSCRIPT is no error
                 client = self._client_on(connection)
-                received = [_reply(client.execute_command, *command) for command in packed]
+                received = [_executed(client, command) for command in packed]
             else:
                 received = _sent(connection, packed, replies)
         except (RedisError, OSError) as error:
@@ -193,7 +195,7 @@ class Driver:
         """Return this thread's connection, set up; one that answered just now is."""
         own = self._own
         connection: redis.Connection | None = own.connection
-        if connection is None or connection.pid != os.getpid():
+        if connection is None or connection.pid != process.pid:
             own.connection = connection = self._settings.connect()
             own.used, own.met, own.loaded = 0.0, None, set()
         elif time.monotonic() - own.used <= TRUSTED_FOR:
@@ -272,13 +274,18 @@ def _sent(
         if len(chunks) > 1 and sum(map(len, chunks)) <= _ONE_WRITE:
             chunks = [b"".join(chunks)]
         connection.send_packed_command(chunks, check_health=False)
-    count = len(packed) if replies is None else replies
-    return [_reply(connection.read_response, disable_decoding=True) for _ in range(count)]
+    received: list[Any] = []
+    for _ in range(len(packed) if replies is None else replies):
+        try:
+            received.append(connection.read_response(disable_decoding=True))
+        except ResponseError as error:
+            received.append(error)
+    return received
 
 
-def _reply(read: Callable[..., Any], *args: Any, **how: Any) -> Any:  # noqa: ANN401 - as Redis
+def _executed(client: redis.Redis, command: tuple[Any, ...]) -> Any:  # noqa: ANN401 - as Redis
     """Return a reply: bytes, int, ``None``, a list, or an error."""
     try:
-        return read(*args, **how)
+        return client.execute_command(*command)
     except ResponseError as error:
         return error

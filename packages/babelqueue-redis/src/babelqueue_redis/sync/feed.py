@@ -99,7 +99,7 @@ class Feed:
     def handle(self, reservation: Reservation, keep: Callable[[End], None]) -> None:
         """Handle a message; raises what came from outside meanwhile."""
         started = self.driver.monotonic()
-        self._heartbeat.started(reservation, started)
+        self._heartbeat.beats.started(reservation, started)
         try:
             self._work(reservation, keep)
         finally:
@@ -168,25 +168,21 @@ class Feed:
         if isinstance(taken, TransportError):
             self.away(taken)
             return False
-        self._take(taken)
-        try:
-            self._adopt_now_and_then()
-        except TransportError as error:
-            self.away(error)
-        return bool(taken)
-
-    def _take(self, taken: list[Reservation]) -> None:
-        self._note_recovery()
+        if self._outages:
+            self._note_recovery()
         if taken:
             self.waiting.extend(taken)
             self._heartbeat.begin(taken)
+        if self.driver.monotonic() >= self._next_adoption:
+            try:
+                self._adopt()
+            except TransportError as error:
+                self.away(error)
+        return bool(taken)
 
-    def _adopt_now_and_then(self) -> None:
+    def _adopt(self) -> None:
         """Give elements that were reserved without a deadline one; nobody else would miss them."""
-        now = self.driver.monotonic()
-        if now < self._next_adoption:
-            return
-        self._next_adoption = now + _BETWEEN_ADOPTIONS
+        self._next_adoption = self.driver.monotonic() + _BETWEEN_ADOPTIONS
         try:
             count = self.driver.run(self._layout.adopt(entropy.new_token))
         except CommandRefusedError as error:
@@ -200,6 +196,5 @@ class Feed:
             )
 
     def _note_recovery(self) -> None:
-        if self._outages:
-            logger.warning("queue %r is served again", self.options.queue)
-            self._outages = 0
+        logger.warning("queue %r is served again", self.options.queue)
+        self._outages = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import signal
 import threading
 import weakref
@@ -12,6 +11,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from babelqueue_redis.core.beating import LATE, NOTHING_TO_DO, Beats
+from babelqueue_redis.entropy import process
 from babelqueue_redis.errors import TransportError
 from babelqueue_redis.layouts import Layout
 from babelqueue_redis.settings import ConsumerOptions
@@ -30,6 +30,9 @@ class Heartbeat:
     A message costs an entry in a dictionary. The thread looks at it now and then; it is started
     with the first message, and connects when it has something to send. Nobody waits for it: the
     only lock is its alarm, which the consumer releases and never takes.
+
+    Attributes:
+        beats: The reservations that it looks after.
     """
 
     def __init__(self, options: ConsumerOptions, driver: Driver, layout: Layout) -> None:
@@ -40,14 +43,14 @@ class Heartbeat:
             driver: One of its own; the consumer's may be waiting for a message.
             layout: The consumer's.
         """
-        self._beats = Beats(options)
+        self.beats = Beats(options)
         self._driver = driver
         self._layout = layout
         self._thread: threading.Thread | None = None
         self._alarm = threading.Lock()
         self._is_awake = False
         self._settle_late: Callable[[Driver], bool] | None = None
-        self._pid = os.getpid()
+        self._pid = process.pid
 
     def settles(self, settle_late: Callable[[Driver], bool]) -> None:
         """Have something called that settles late ends, once :meth:`wake` was called.
@@ -63,19 +66,15 @@ class Heartbeat:
 
     def begin(self, reservations: Sequence[Reservation]) -> None:
         """Extend reservations from now on."""
-        if self._pid != os.getpid():
+        if self._pid != process.pid:
             self._forget_the_parents()
-        self._beats.add(reservations, self._driver.monotonic())
-        if self._beats.interval and self._thread is None:
+        self.beats.add(reservations, self._driver.monotonic())
+        if self.beats.interval and self._thread is None:
             self._start()
-
-    def started(self, reservation: Reservation, now: float) -> None:
-        """Count the limits of a reservation from now on: its handler starts."""
-        self._beats.started(reservation, now)
 
     def end(self, reservations: Sequence[Reservation]) -> None:
         """Extend them no more: before they are settled, so that nobody takes that for a loss."""
-        self._beats.drop(reservations)
+        self.beats.drop(reservations)
 
     def wake(self) -> None:
         """Look for late ends from now on, as long as there are any."""
@@ -100,14 +99,14 @@ class Heartbeat:
 
     def beat(self) -> float:
         """Extend what is due, settle what is late; return the seconds until the next look."""
-        for reservation in self._beats.due(self._driver.monotonic()):
+        for reservation in self.beats.due(self._driver.monotonic()):
             try:
                 there = self._driver.send(self._layout.extend(reservation))
             except TransportError as error:
                 logger.info("a reservation of queue %r: no beat: %s", reservation.queue, error)
             else:
-                self._beats.extended(reservation, self._driver.monotonic(), there=there)
-        pause = self._beats.pause(self._driver.monotonic())
+                self.beats.extended(reservation, self._driver.monotonic(), there=there)
+        pause = self.beats.pause(self._driver.monotonic())
         return min(pause, LATE) if self._is_settling() else pause
 
     def _is_settling(self) -> bool:
@@ -125,15 +124,15 @@ class Heartbeat:
 
     def _forget_the_parents(self) -> None:
         """Begin anew in a forked child: the thread and the reservations are not its own."""
-        self._beats.clear()
+        self.beats.clear()
         self._thread, self._is_awake = None, False
-        self._pid = os.getpid()
+        self._pid = process.pid
 
     def _start(self) -> None:
         self._is_awake = False
         self._alarm = threading.Lock()
         self._alarm.acquire()
-        arguments = (weakref.ref(self), self._driver, self._alarm, self._beats.interval)
+        arguments = (weakref.ref(self), self._driver, self._alarm, self.beats.interval)
         self._thread = threading.Thread(
             target=_run, args=arguments, name="babelqueue-heartbeat", daemon=True
         )

@@ -22,7 +22,9 @@ class Lane:
         A handler that was interrupted, and turns that into an error of its own, did not fail.
         """
         try:
-            check_result(call(delivery))
+            result = call(delivery)
+            if result is not None:
+                check_result(result)
         except Exception as error:
             if self.interrupted:
                 raise HandlerInterrupted from error

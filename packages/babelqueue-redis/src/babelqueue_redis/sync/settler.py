@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -55,13 +54,10 @@ class Settler:
         self._heartbeat = heartbeat
         self._ended: deque[End] = deque()
 
-    def end(
-        self, delivery: Delivery, error: BaseException | None, keep: Callable[[End], None]
+    def fail(
+        self, delivery: Delivery, error: BaseException, keep: Callable[[End], None]
     ) -> None:
-        """Report how handling ended, and keep what is to be settled."""
-        if error is None:
-            keep(End(delivery.reservation, ACK, delivery.message_id, self._driver.monotonic()))
-            return
+        """Report why handling failed, and keep what is to be settled."""
         # Decided before the try: whatever interrupts that acks nothing.
         now_ms, draw = entropy.epoch_ms(), entropy.draw()
         end = settlement(delivery, error, self._options, now_ms, draw)
@@ -78,9 +74,11 @@ class Settler:
     def drain(self) -> list[End]:
         """Take what is kept; whoever does settles it. Safe from any thread."""
         ends: list[End] = []
-        with contextlib.suppress(IndexError):  # another thread may be faster
+        try:
             for _ in range(len(self._ended)):
                 ends.append(self._ended.popleft())
+        except IndexError:  # another thread was faster
+            pass
         return ends
 
     def is_late(self) -> bool:

@@ -148,7 +148,8 @@ class Worker:
         for feed in self._feeds:
             if feed.waiting:
                 return feed
-        for feed in [self._feeds[place] for place in self._turns.order()]:
+        for place in self._turns.order():
+            feed = self._feeds[place]
             if self._pause(feed):
                 continue
             found = self._spared(feed.fetch, self._lanes.free())
@@ -156,7 +157,7 @@ class Worker:
                 self._knocking.forget(feed)
             (self.pulse.outage if feed.is_away else self.pulse.beat)(feed.driver.monotonic())
             if found:
-                self._turns.served(self._feeds.index(feed))
+                self._turns.served(place)
                 return feed
         return None
 
