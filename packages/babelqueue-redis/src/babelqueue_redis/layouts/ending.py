@@ -31,12 +31,13 @@ class Ending:
         self._takes = False
         self.settled: list[Settled | None] = [None] * len(ends)
 
-    def commands(self, token: str, count: int) -> tuple[Command[Any], ...]:
+    def commands(self, token: str, count: int, *, looks: bool = True) -> tuple[Command[Any], ...]:
         """Return what settles all that is not known to be settled; none raises when refused.
 
         Args:
             token: As for :meth:`Layout.take <babelqueue_redis.layouts.protocol.Layout.take>`.
             count: How many messages to reserve; 0 is none.
+            looks: As for ``take``.
         """
         self._removed, self._replaced, self._takes = [], [], count > 0
         removed: list[Reservation] = []
@@ -54,17 +55,18 @@ class Ending:
                 self._replaced.append(place)
                 commands.append(_guarded(self._layout.replace(end.reservation, end.settlement)))
         if removed or count:
-            commands.append(self._layout.take(token, None, count, removed))
+            commands.append(self._layout.take(token, None, count, removed, looks=looks))
         return tuple(commands)
 
     def read(self, replies: list[Any]) -> list[Reservation] | CommandRefusedError | None:
         """Note what became of the reservations; return what was taken, or why nothing was.
 
         ``None`` says that expired reservations are to be brought back first. Where the reserve is
-        refused, the messages before it were not removed either: they are to be, without it.
+        refused, the messages before it may not be removed either: they are to be, without it.
         """
-        for place, settled in zip(self._replaced, replies, strict=False):
-            self.settled[place] = settled
+        if self._replaced:
+            for place, settled in zip(self._replaced, replies, strict=False):
+                self.settled[place] = settled
         if not self._removed and not self._takes:
             return []
         taken: Taken = replies[-1]

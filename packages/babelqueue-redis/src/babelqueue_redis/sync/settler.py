@@ -29,6 +29,9 @@ from babelqueue_redis.values import Delivery, Destination, Outcome, Reservation,
 
 logger = logging.getLogger("babelqueue_redis.consumer")
 
+_BETWEEN_LOOKS = 0.1
+"""Seconds between two looks for expired reservations; their ends are whole seconds."""
+
 
 class Settler:
     """Settles the reservations of one consumer.
@@ -53,6 +56,7 @@ class Settler:
         self.destination = Destination(options.queue, options.layout, driver.address, driver.port)
         self._heartbeat = heartbeat
         self._ended: deque[End] = deque()
+        self._next_look = 0.0
 
     def fail(
         self, delivery: Delivery, error: BaseException, keep: Callable[[End], None]
@@ -148,9 +152,11 @@ class Settler:
         self, ends: Sequence[End], count: int, driver: Driver
     ) -> tuple[list[Settled | None], list[Reservation] | TransportError]:
         ending, token = Ending(self._layout, ends), entropy.new_token() if count else ""
+        looks = count > 0 and self._looks_now()
         taken: list[Reservation] | TransportError | None
         try:
-            taken = ending.read(driver.send_all(ending.commands(token, count)))
+            commands = ending.commands(token, count, looks=looks)
+            taken = ending.read(driver.send_all(commands))
             if None in ending.settled:
                 ending.read(driver.send_all(ending.commands(token, 0)))
             if taken is None:
@@ -159,6 +165,14 @@ class Settler:
             ending.give_up(error)
             taken = error
         return ending.settled, taken
+
+    def _looks_now(self) -> bool:
+        """Tell whether to look for expired reservations: a busy worker does now and then."""
+        now = self._driver.monotonic()
+        if now < self._next_look:
+            return False
+        self._next_look = now + _BETWEEN_LOOKS
+        return True
 
     def _step(self, end: End) -> Settling:
         return Settling(self.destination, end.reservation, end.settlement.outcome, end.message_id)
