@@ -335,11 +335,11 @@ def test_a_forked_child_extends_only_what_is_its_own(
         try:
             heartbeat.begin((second,))
             alive = heartbeat._thread is not None and heartbeat._thread.is_alive()
-            code = 0 if alive and list(heartbeat._beats._watched) == [second.token] else 2
+            code = 0 if alive and list(heartbeat.beats._watched) == [second.token] else 2
         finally:
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
-    assert list(heartbeat._beats._watched) == [first.token]
+    assert list(heartbeat.beats._watched) == [first.token]
     consumer.close()
 
 

@@ -35,6 +35,7 @@ T = TypeVar("T")
 logger = logging.getLogger("babelqueue_redis.hooks")
 
 _registered: tuple[Hook, ...] = ()
+_NOTHING = nullcontext()
 
 
 class Hook:
@@ -130,7 +131,7 @@ def publishing_many(
 
 def processing(delivery: Delivery) -> AbstractContextManager[object]:
     """Enter every hook around the handling of a delivery."""
-    return _Entered("processing", delivery) if _registered else nullcontext(delivery)
+    return _Entered("processing", delivery) if _registered else _NOTHING
 
 
 def settling_all(steps: Sequence[Settling]) -> AbstractContextManager[list[Exception | None]]:

@@ -80,7 +80,7 @@ def _holds_non_finite(value: Any) -> bool:  # noqa: ANN401 - builtins, as msgspe
 
 
 def is_too_deep(text: bytes) -> bool:
-    """Tell whether valid JSON is nested deeper than :data:`MAX_DEPTH`; brackets in text are none."""
+    """Tell whether valid JSON is nested too deep; brackets in text do not count."""
     if len(text) <= MAX_DEPTH or text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return False
     unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"")

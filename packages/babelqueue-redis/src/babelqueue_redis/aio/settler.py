@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -12,7 +13,6 @@ from babelqueue_redis.aio.heartbeat import Heartbeat
 from babelqueue_redis.aio.lane import Lane
 from babelqueue_redis.core.beating import LATE
 from babelqueue_redis.core.settlement import (
-    ACK,
     EXPIRED,
     End,
     failure,
@@ -78,11 +78,8 @@ class Settler:
     def drain(self) -> list[End]:
         """Take what is kept; whoever does settles it. Safe from any thread."""
         ends: list[End] = []
-        try:
-            for _ in range(len(self._ended)):
-                ends.append(self._ended.popleft())
-        except IndexError:  # another thread was faster
-            pass
+        with contextlib.suppress(IndexError):  # another thread may be faster
+            ends.extend(self._ended.popleft() for _ in range(len(self._ended)))
         return ends
 
     def is_late(self) -> bool:

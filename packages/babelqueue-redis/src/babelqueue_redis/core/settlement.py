@@ -7,17 +7,14 @@ import msgspec
 from babelqueue_carrier.errors import message_of, qualified_name
 from babelqueue_redis import dead_letter
 from babelqueue_redis.core.retry import backoff
-from babelqueue_redis.envelope import Envelope, with_attempts
+from babelqueue_redis.envelope import with_attempts
 from babelqueue_redis.errors import (
     ExhaustedError,
     PayloadError,
-    PoisonError,
     SettlementError,
-    UnknownUrnError,
 )
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.values import Delivery, Outcome, Reservation, next_attempts
-
 
 
 class Settlement(msgspec.Struct, frozen=True):

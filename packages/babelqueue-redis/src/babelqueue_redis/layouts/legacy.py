@@ -77,7 +77,7 @@ class LegacyLayout:
         self.processing = f"{queue}:processing"
         self.deadlines = f"{self.processing}:deadlines"
         names = (queue, self.processing, self.deadlines, f"{queue}:recoveries")
-        self._keys = tuple([name.encode() for name in names])
+        self._keys: tuple[bytes, ...] = tuple([name.encode() for name in names])
         self._counted_for = _COUNTED_FOR + 10 * (lease or 0)
         self._lease: Arg = "" if lease is None else lease
         self._batch = batch
@@ -112,7 +112,13 @@ class LegacyLayout:
     ) -> Command[Taken]:
         """Remove reservations that ended, then take the head."""
         begin, looking = token[:-8], looks and count > 0
-        given = b"%b %b %d %b %d" % (second(now), begin.encode() or b"-", count, self._terms, looking)
+        given = b"%b %b %d %b %d" % (
+            second(now),
+            begin.encode() or b"-",
+            count,
+            self._terms,
+            looking,
+        )
         members = [_member(done) for done in ended]
 
         def parse(reply: list[Any] | ErrorReply) -> Taken:
@@ -177,7 +183,7 @@ class LegacyLayout:
             target = settlement.dead_letter_queue or self.queue
             value = frame_value(settlement.body, reservation.headers)
             forget = int(reservation.recoveries > 0)
-        keys = (*self._keys[1:], target)
+        keys = (*self._keys[1:], target.encode())
         args = (reservation.token, reservation.stored, forget, value, *kept(settlement))
         return Command(lua.LEGACY_SETTLE, keys, args, lambda reply: settled(settlement, reply))
 
@@ -237,11 +243,12 @@ class LegacyLayout:
         self, begin: str, elements: Sequence[bytes], back: Sequence[bytes]
     ) -> list[Reservation]:
         """Return reservations; ``back`` is how often each was recovered, nothing where none was."""
-        queue, taken = self.queue, []
+        queue, alone, taken = self.queue, self._alone <= 0, []
         for place, stored in enumerate(elements):
             body, headers = unframe(octets(stored))
             poison = None if body is stored or is_utf8(stored) else "the bytes are not UTF-8"
-            taken.append(Reservation(queue, body, headers, f"{begin}{place:08x}", stored, poison))
+            token = f"{begin}{place:08x}"
+            taken.append(Reservation(queue, body, headers, token, stored, poison, alone=alone))
         if not back:
             return taken
         return [

@@ -145,7 +145,7 @@ def second(now: float | None) -> bytes:
     return b"-" if now is None else b"%d" % now
 
 
-def terms(*words: str | int | float | None) -> bytes:
+def terms(*words: str | float | None) -> bytes:
     """Return the terms of a reserve as one argument: words between spaces, ``-`` for ``None``.
 
     redis-py takes as long for an argument as Redis for a command.

@@ -32,7 +32,7 @@ local room, most = tonumber(bytes), tonumber(alone) or math.huge
 if limit > 1 and call('LLEN', KEYS[2]) then limit = math.min(limit, call('LLEN', KEYS[1])) end
 while limit > 1 and #elements < limit and room > 0 do
   for _, element in ipairs(call('LRANGE', KEYS[1], #elements, #elements + some - 1)) do
-    local lonely = counts > 0 and count_of(element) >= most
+    local lonely = (counts > 0 and count_of(element) or 0) >= most
     if room <= 0 or lonely and #elements > 0 then room = 0 break end
     elements[#elements + 1], room = element, lonely and 0 or room - #element
   end

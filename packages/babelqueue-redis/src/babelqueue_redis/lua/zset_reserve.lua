@@ -43,7 +43,7 @@ local second = now ~= '-' and now or call('TIME')[1]
 local due = looks == '1' and (call('ZCOUNT', KEYS[4], '-inf', second) > 0
   or lease ~= '-' and call('ZCOUNT', KEYS[2], '-inf', second) > 0)
 local deadline, room = lease == '-' and '+inf' or string.format('%d', second + lease), tonumber(bytes)
-local limit, some = due and 0 or tonumber(wanted), 1
+local limit, some, _ = due and 0 or tonumber(wanted), 1, call('LLEN', KEYS[3])
 while #notes < limit and room > 0 do
   local found = call('LRANGE', KEYS[1], #notes, #notes + some - 1)
   limit = #found < some and #notes + #found or limit
@@ -60,10 +60,9 @@ end
 -- The first write, which is why the script may go on at maxmemory.
 for i = 2, #ARGV do ended[i - 1] = call('ZREM', KEYS[2], ARGV[i]) end
 if #notes > 0 then
-  redis.pcall('LPOP', KEYS[3], #notes)
+  call('LPOP', KEYS[3], #notes)
   call('ZADD', KEYS[2], unpack(scored))
   call('LTRIM', KEYS[1], #notes, -1)
 end
-ended, notes = table.concat(ended), table.concat(notes)
-if not due and not string.find(ended .. notes, '[0ax]') then return jobs end
-return {due and 1 or 0, ended, notes, unpack(jobs)}
+if not due and not string.find(table.concat(ended) .. table.concat(notes), '[0ax]') then return jobs end
+return {due and 1 or 0, table.concat(ended), table.concat(notes), unpack(jobs)}

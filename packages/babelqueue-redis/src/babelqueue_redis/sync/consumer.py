@@ -245,8 +245,7 @@ class RedisConsumer:
 
     def _reserve(self, timeout: float | None) -> Reservation | None:
         wait = self._options.block_timeout if timeout is None else check_timeout(timeout)
-        deadline = self._driver.monotonic() + wait
-        idle = 0
+        deadline, idle = self._driver.monotonic() + wait, 0
         while True:
             reserve = self._layout.reserve(entropy.new_token())
             taken = self._driver.take(reserve, self._giving_back)
@@ -284,11 +283,7 @@ class RedisConsumer:
         delivery = deliver(reservation, self._destination, self._routes, self._options)
         done = False
         try:
-            if hooks.are_registered():
-                with hooks.processing(delivery):
-                    self._lane.run(delivery)
-                    done = True
-            else:
+            with hooks.processing(delivery):
                 self._lane.run(delivery)
                 done = True
         except BaseException as error:

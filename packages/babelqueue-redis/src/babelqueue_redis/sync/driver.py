@@ -163,9 +163,7 @@ class Driver:
             reply = self._exchange([command.wire(load=True)])[0]
         return reply
 
-    def _exchange(
-        self, packed: Sequence[tuple[Any, ...]], replies: int | None = None
-    ) -> list[Any]:
+    def _exchange(self, packed: Sequence[tuple[Any, ...]], replies: int | None = None) -> list[Any]:
         """Send, and read every reply, or so many; error replies come as values.
 
         Whatever interrupts it closes the connection: a later command must not read this one's

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -9,7 +10,6 @@ from collections.abc import Callable, Sequence
 from babelqueue_redis import entropy, hooks
 from babelqueue_redis.core.beating import LATE
 from babelqueue_redis.core.settlement import (
-    ACK,
     EXPIRED,
     End,
     failure,
@@ -58,9 +58,7 @@ class Settler:
         self._ended: deque[End] = deque()
         self._next_look = 0.0
 
-    def fail(
-        self, delivery: Delivery, error: BaseException, keep: Callable[[End], None]
-    ) -> None:
+    def fail(self, delivery: Delivery, error: BaseException, keep: Callable[[End], None]) -> None:
         """Report why handling failed, and keep what is to be settled."""
         # Decided before the try: whatever interrupts that acks nothing.
         now_ms, draw = entropy.epoch_ms(), entropy.draw()
@@ -78,11 +76,8 @@ class Settler:
     def drain(self) -> list[End]:
         """Take what is kept; whoever does settles it. Safe from any thread."""
         ends: list[End] = []
-        try:
-            for _ in range(len(self._ended)):
-                ends.append(self._ended.popleft())
-        except IndexError:  # another thread was faster
-            pass
+        with contextlib.suppress(IndexError):  # another thread may be faster
+            ends.extend(self._ended.popleft() for _ in range(len(self._ended)))
         return ends
 
     def is_late(self) -> bool:

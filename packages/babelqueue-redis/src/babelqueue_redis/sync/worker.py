@@ -6,7 +6,7 @@ import contextlib
 import math
 import selectors
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from babelqueue_redis import hooks
 from babelqueue_redis.core.command import Command
@@ -184,7 +184,7 @@ class Worker:
         elif feeds:  # a lane's thread may have just told one to pause
             _wait_for_any(feeds, seconds, idle)
 
-    def _spared(self, trip: Callable[..., T], *args: Any) -> T:
+    def _spared(self, trip: Callable[..., T], *args: int) -> T:
         """Make a trip that an interruption waits for: what it takes and ends is not to be lost."""
         self._spared_until = self.monotonic() + _LONGEST_TRIP
         try:
