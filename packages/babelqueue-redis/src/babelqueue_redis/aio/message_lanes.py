@@ -25,9 +25,9 @@ class MessageLanes:
     def __init__(self, concurrency: int) -> None:
         """Begin idle."""
         self._count = concurrency
-        self.may_be_full = concurrency > 1
-        self._running: set[asyncio.Task[BaseException | None]] = set()
+        self._running: set[asyncio.Task[None]] = set()
         self._fresh: dict[str, tuple[Feed, Reservation]] = {}
+        self._room: asyncio.Future[None] | None = None
         self.handled = 0
         self.error: BaseException | None = None
 
@@ -38,9 +38,7 @@ class MessageLanes:
     async def wait_for_room(self) -> bool:
         """Wait a while until a message can be started; tell whether it can."""
         if not self.free():
-            await asyncio.wait(
-                self._running, timeout=LONGEST_BLOCK, return_when=asyncio.FIRST_COMPLETED
-            )
+            await self._some_end(LONGEST_BLOCK)
         return self.free() > 0
 
     async def start(self, feed: Feed, reservation: Reservation) -> None:
@@ -52,16 +50,15 @@ class MessageLanes:
         if reservation.alone:
             await self.join()
         self._fresh[reservation.token] = (feed, reservation)
-        task = asyncio.ensure_future(self._handle(feed, reservation))
-        self._running.add(task)
-        task.add_done_callback(self._note)
+        loop = asyncio.get_running_loop()
+        self._running.add(loop.create_task(self._handle(feed, reservation)))
         if reservation.alone:
             await self.join()
 
     async def join(self) -> None:
         """Wait until all that was started has ended."""
         while self._running:
-            await asyncio.wait(self._running)
+            await self._some_end()
 
     async def abandon(self) -> None:
         """Cancel what is still being handled, and wait until that has ended.
@@ -73,24 +70,33 @@ class MessageLanes:
                 task.cancel()
             with contextlib.suppress(asyncio.CancelledError):  # it is cancelling already
                 await asyncio.wait(self._running, timeout=_STRIKE_AGAIN)
+            self._running = {task for task in self._running if not task.done()}
         for feed, reservation in self._fresh.values():
             feed.waiting.append(reservation)
         self._fresh.clear()
 
-    async def _handle(self, feed: Feed, reservation: Reservation) -> BaseException | None:
-        """Return what a handler raised that ends the run: a task would end the loop with it."""
+    async def _some_end(self, timeout: float | None = None) -> None:
+        """Wait until something ended that was started; no longer than so many seconds."""
+        self._room = asyncio.get_running_loop().create_future()
+        await asyncio.wait((self._room,), timeout=timeout)
+
+    async def _handle(self, feed: Feed, reservation: Reservation) -> None:
+        """Handle a message, and keep what ends the run: a task would end the loop with it.
+
+        It notes its own end: a callback of the task would cost as much as the handling.
+        """
         del self._fresh[reservation.token]
         try:
             await feed.handle(reservation, feed.keep)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - the run raises it
-            return error
-        return None
-
-    def _note(self, task: asyncio.Task[BaseException | None]) -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            error = task.result()
-            self.handled += error is None
             self.error = self.error or error
+        else:
+            self.handled += 1
+        finally:
+            task = asyncio.current_task()
+            if task is not None:
+                self._running.discard(task)
+            if self._room is not None and not self._room.done():
+                self._room.set_result(None)

@@ -109,7 +109,7 @@ class Worker:
     async def _take_turns(self, should_continue: Callable[[], bool]) -> None:
         lanes, feed = self._lanes, None
         while not self._stopping and lanes.error is None and should_continue():
-            if feed is None or not feed.waiting or lanes.may_be_full:
+            if feed is None or not feed.waiting or not lanes.free():
                 feed = await self._fill()
             if feed is not None and not self._stopping:
                 self.pulse.busy(feed.driver.monotonic())
