@@ -56,15 +56,14 @@ class JobCommands:
 
     def __init__(self, options: JobStoreOptions) -> None:
         """Name the keys."""
-        prefix = options.key_prefix
+        prefix = options.key_prefix.encode()
         self._options = options
-        self._due, self._claimed = f"{prefix}due", f"{prefix}claimed"
-        self._idempotency = f"{prefix}idempotency:"
-        self._job = self.job = f"{prefix}job:"
-        self._hashes, self._holders = self._job.encode(), self._idempotency.encode()
-        self._kinds = self.kinds = f"{prefix}kinds"
+        self._due, self._claimed = prefix + b"due", prefix + b"claimed"
+        self._idempotency = prefix + b"idempotency:"
+        self._job = self.job = prefix + b"job:"
+        self._kinds = self.kinds = prefix + b"kinds"
         self._done, self._dead, self._canceled = (
-            f"{prefix}finished:{status}" for status in STATUSES[2:]
+            prefix + b"finished:" + status.encode() for status in STATUSES[2:]
         )
         self.places = dict(
             zip(
@@ -209,12 +208,13 @@ class JobCommands:
         return Command(lua.JOBS_RETRY, keys, (clock_of(now), bytes_of("job_id", job_id)), bool)
 
     def _hash(self, job_id: str) -> bytes:
-        return self._hashes + bytes_of("job_id", job_id)
+        return self._job + bytes_of("job_id", job_id)
 
-    def _settle(self, job: ClaimedJob, finished: str, args: tuple[Arg, ...]) -> Command[bool]:
-        keys: tuple[str | bytes, ...] = (self._claimed, self._hash(job.id), self._due, finished)
+    def _settle(self, job: ClaimedJob, finished: bytes, args: tuple[Arg, ...]) -> Command[bool]:
+        keys: tuple[bytes, ...] = (self._claimed, self._hash(job.id), self._due, finished)
         if job.idempotency_key:
-            keys += (self._holders + bytes_of("idempotency_key", job.idempotency_key),)
+            held = bytes_of("idempotency_key", job.idempotency_key)
+            keys = (*keys, self._idempotency + held)
         return Command(lua.JOBS_SETTLE, keys, args, bool)
 
     def _purge(self, now: When) -> Op[None]:
