@@ -81,8 +81,15 @@ class JobCommands:
             headers = _encode(job.headers).decode() if job.headers else ""
             few = (job.id, job.kind, due, job.max_attempts, job.idempotency_key, headers)
             args += (job.payload, _encode(few))
+
+        def ids(held: Sequence[Any]) -> list[str]:
+            own = [job.id for job in jobs]
+            for place, holder in zip(held[::2], held[1::2], strict=True):
+                own[place] = text_of(holder)
+            return own
+
         keys = (self._due, self._job, self._idempotency, self._kinds)
-        return Command(lua.JOBS_ENQUEUE, keys, tuple(args), _texts)
+        return Command(lua.JOBS_ENQUEUE, keys, tuple(args), ids)
 
     def claim(  # noqa: PLR0913, PLR0917 - a claim's own
         self,
@@ -250,7 +257,3 @@ def two_numbers(reply: Sequence[Any]) -> tuple[int, int]:
     """Return a reply of two."""
     one, other = reply
     return int(one), int(other)
-
-
-def _texts(reply: Sequence[bytes]) -> list[str]:
-    return [text_of(text) for text in reply]
