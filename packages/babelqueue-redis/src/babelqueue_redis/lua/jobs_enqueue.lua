@@ -16,9 +16,7 @@ if now == '' then
   local time = redis.call('TIME')
   now = time[1] .. string.sub('00000' .. time[2], -6, -4)
 end
--- Nothing may be half done: a key of the wrong type must stop us before the first write.
-redis.call('ZCARD', KEYS[1])
-redis.call('ZCARD', KEYS[4])
+redis.call('ZCARD', KEYS[1]) -- a key of the wrong type must stop us before or at the first write
 local held = {}
 for at = 2, #ARGV, 2 do
   local id, kind, run_at, most, key, headers = unpack(cjson.decode(ARGV[at + 1]))
@@ -28,6 +26,7 @@ for at = 2, #ARGV, 2 do
     held[#held + 1], held[#held + 2] = at / 2 - 1, holder
   else
     run_at = run_at == '' and now or run_at
+    redis.call('ZADD', KEYS[4], 0, kind .. '\0' .. id)
     redis.call('HSET', KEYS[2] .. id, 'id', id, 'kind', kind, 'payload', ARGV[at], 'attempts', 0,
       'status', 'pending', 'maxAttempts', most, 'runAt', run_at, 'createdAt', now, 'updatedAt', now)
     if key ~= '' then
@@ -37,7 +36,6 @@ for at = 2, #ARGV, 2 do
     if headers ~= '' then
       redis.call('HSET', KEYS[2] .. id, 'headers', headers)
     end
-    redis.call('ZADD', KEYS[4], 0, kind .. '\0' .. id)
     redis.call('ZADD', KEYS[1], run_at, id)
   end
 end
