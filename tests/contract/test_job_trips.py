@@ -9,6 +9,8 @@ import pytest
 
 from babelqueue_redis import lua
 from babelqueue_redis.core.command import Script
+from babelqueue_redis.jobs.commands import FEW
+from babelqueue_redis.jobs.values import STATUSES
 from tests.support.server import Client
 from tests.support.shells import Shell
 
@@ -83,3 +85,21 @@ def test_a_batch_is_one_trip(shell: Shell, client: Client, redis_url: str, prefi
     jobs = store.claim_due(400, "w", 60)
     assert trips.of(lambda: store.complete_many(jobs)) == [["EVALSHA"] * 400]
     assert store.count_by_status()["done"] == 400
+
+
+def test_a_claim_of_kinds_sees_past_a_few_others_at_once(
+    shell: Shell, client: Client, redis_url: str, prefix: str
+) -> None:
+    """In its first trip; past any number of them in those that follow."""
+    client.script_load(lua.JOBS_CLAIM.source)
+    store = shell.make("job_store", redis_url, key_prefix=prefix)
+    trips = Trips(store)
+    store.enqueue_many([("foreign", n) for n in range(FEW)], now=1)
+    store.enqueue_many([("mine", n) for n in range(2)], now=2)
+    assert trips.of(lambda: store.claim_due(1, "w", 60, ["mine"])) == [["EVALSHA"]]
+    store.enqueue("foreign", FEW, now=1)
+    assert trips.of(lambda: store.claim_due(1, "w", 60, ["mine"])) == [["EVALSHA"]] * 2
+    assert store.count_by_status() == dict.fromkeys(STATUSES, 0) | {
+        "pending": FEW + 1,
+        "claimed": 2,
+    }

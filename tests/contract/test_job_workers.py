@@ -759,11 +759,11 @@ def test_a_settling_whose_reply_was_lost_is_sent_again(
     registry.job("a")(runs.append)
     with proxy_to(workers.url) as proxy:
         workers.url = proxy.url
-        proxy.cut_before_the_reply_to(b"\r\ndone\r\n", times=2)
+        proxy.cut_before_the_reply_to(b":finished:done\r\n", times=2)
         job_id = jobs.enqueue("a", 1)
         workers.run(registry)
         assert finished(jobs, job_id).status == "done"
-        eventually(lambda: proxy.requests_with(b"\r\ndone\r\n") == 3)
+        eventually(lambda: proxy.requests_with(b":finished:done\r\n") == 3)
         workers.end()
     assert runs == [1]
     assert "nothing was touched" not in caplog.text

@@ -102,6 +102,30 @@ def test_a_job_is_stored_as_javascript_stores_it(
     assert (job.payload, job.headers, job.attempts) == ({"to": "a@b"}, {"traceparent": "t"}, 0)
 
 
+def test_what_an_enqueue_is_given_is_stored_to_the_last_byte_and_digit(
+    jobs: RedisJobStore, client: Client, prefix: str
+) -> None:
+    """Text of any characters, and the largest numbers there are; and a claim gives them back."""
+    text = '"\\/\x01\x7f\u2028\u00e9\U0001f600\r\n'
+    most, due = 2**53, 10**15 - 1
+    job_id = jobs.enqueue(
+        text, text, run_at=due, max_attempts=most, idempotency_key=text, headers={text: text}
+    )
+    stored = client.hgetall(f"{prefix}job:{job_id}")
+    assert (stored[b"kind"], stored[b"idempotencyKey"]) == (text.encode(), text.encode())
+    assert json.loads(stored[b"payload"]) == text
+    assert json.loads(stored[b"headers"]) == {text: text}
+    assert (stored[b"maxAttempts"], stored[b"runAt"]) == (b"%d" % most, b"%d" % due)
+    assert jobs.enqueue("another", 1, idempotency_key=text) == job_id
+    assert jobs.enqueue_many([("a", 1, "k"), ("a", 2, text), ("a", 3, "k")])[1] == job_id
+    job = claim(jobs, kinds=[text], now=due)
+    assert (job.kind, job.payload, job.headers) == (text, text, {text: text})
+    assert (job.idempotency_key, job.max_attempts, job.run_at) == (text, most, due)
+    shown = jobs.get(job_id)
+    assert shown is not None
+    assert job == ClaimedJob(**msgspec.structs.asdict(shown))
+
+
 def test_the_lease_that_is_given_is_the_lease_that_is_stored(jobs: RedisJobStore) -> None:
     """A reaper leaves a running job alone until its lease ends, whoever extended it."""
     jobs.enqueue("a", 1, now=0)

@@ -137,7 +137,7 @@ def test_jobs_are_stored_claimed_and_done_once_whatever_comes_too_late(
     assert eventually(jobs.reap_stuck) == 1
     (job,) = jobs.claim_due(1, "worker", 60)
     assert (job.attempts, job.payload) == (1, 1)
-    proxy.hold_the_reply_to(b"\r\ndone\r\n")
+    proxy.hold_the_reply_to(b":finished:done\r\n")
     with pytest.raises(ConnectionLostError):
         jobs.complete(job)
     proxy.let_go()

@@ -34,6 +34,7 @@ from babelqueue_redis.jobs.values import (
     JobT,
     NewJob,
     bytes_of,
+    claimed_of,
     job_of,
     text_of,
 )
@@ -41,8 +42,13 @@ from babelqueue_redis.jobs.values import (
 CHUNK = 500
 """How many jobs one script call looks at, at most."""
 
+FEW = 8
+"""How many jobs more than it wants a claim looks at first: some may be of other kinds."""
+
 LONGEST_ERROR = 4000
 """How many characters of an error are kept."""
+
+_encode = msgspec.json.Encoder().encode
 
 
 class JobCommands:
@@ -50,14 +56,14 @@ class JobCommands:
 
     def __init__(self, options: JobStoreOptions) -> None:
         """Name the keys."""
-        prefix = options.key_prefix
+        prefix = options.key_prefix.encode()
         self._options = options
-        self._due, self._claimed = f"{prefix}due", f"{prefix}claimed"
-        self._idempotency = f"{prefix}idempotency:"
-        self._job = self.job = f"{prefix}job:"
-        self._kinds = self.kinds = f"{prefix}kinds"
+        self._due, self._claimed = prefix + b"due", prefix + b"claimed"
+        self._idempotency = prefix + b"idempotency:"
+        self._job = self.job = prefix + b"job:"
+        self._kinds = self.kinds = prefix + b"kinds"
         self._done, self._dead, self._canceled = (
-            f"{prefix}finished:{status}" for status in STATUSES[2:]
+            prefix + b"finished:" + status.encode() for status in STATUSES[2:]
         )
         self.places = dict(
             zip(
@@ -71,12 +77,19 @@ class JobCommands:
         """Store jobs, all or none; the result is the id of each, or of the one that was there."""
         args: list[Arg] = [clock_of(now)]
         for job in jobs:
-            headers = msgspec.json.encode(job.headers) if job.headers else b""
-            due = clock_of(job.run_at)
-            args += (job.id, job.kind, job.payload, due, job.max_attempts)
-            args += (job.idempotency_key, headers)
+            due = "" if job.run_at is None else job.run_at
+            headers = _encode(job.headers).decode() if job.headers else ""
+            few = (job.id, job.kind, due, job.max_attempts, job.idempotency_key, headers)
+            args += (job.payload, _encode(few))
+
+        def ids(held: Sequence[Any]) -> list[str]:
+            own = [job.id for job in jobs]
+            for place, holder in zip(held[::2], held[1::2], strict=True):
+                own[place] = text_of(holder)
+            return own
+
         keys = (self._due, self._job, self._idempotency, self._kinds)
-        return Command(lua.JOBS_ENQUEUE, keys, tuple(args), lambda ids: [text_of(i) for i in ids])
+        return Command(lua.JOBS_ENQUEUE, keys, tuple(args), ids)
 
     def claim(  # noqa: PLR0913, PLR0917 - a claim's own
         self,
@@ -99,11 +112,19 @@ class JobCommands:
         keys = (self._due, self._claimed, self._job, self._kinds)
         jobs: list[ClaimedJob] = []
         rank = 0 if kinds is None or wanted else -1  # no kinds would mean any to the script
+        look = min(limit + FEW if wanted else limit, CHUNK)
+
+        def claimed(reply: Sequence[Any]) -> tuple[int, list[ClaimedJob]]:
+            rank, at, *found = reply
+            moment, pairs = int(at), zip(found[::2], found[1::2], strict=True)
+            return int(rank), [claimed_of(*pair, moment, worker_id, token) for pair in pairs]
+
         while rank >= 0 and len(jobs) < limit:
             most = min(limit - len(jobs), CHUNK)
-            args = (clock_of(now), lease, worker_id, token, most, rank, CHUNK, *wanted)
+            args = (clock_of(now), lease, worker_id, token, most, rank, look, *wanted)
+            look = CHUNK
             try:
-                ((rank, found),) = yield (Command(lua.JOBS_CLAIM, keys, args, _claimed),)
+                ((rank, found),) = yield (Command(lua.JOBS_CLAIM, keys, args, claimed),)
             except TransportError:
                 if jobs:
                     break  # they are claimed: whoever asked must know
@@ -119,7 +140,7 @@ class JobCommands:
 
     def complete(self, job: ClaimedJob, now: When) -> Command[bool]:
         """End a claim well; the result is ``False`` when it was over."""
-        return self._settle(job, self._done, (clock_of(now), *_claim_of(job), "done", "", "", 0))
+        return self._settle(job, self._done, (clock_of(now), *_claim_of(job)))
 
     def complete_many(self, jobs: Sequence[ClaimedJob], now: When) -> Op[list[bool]]:
         """End claims well in one trip, each by itself."""
@@ -194,14 +215,13 @@ class JobCommands:
         return Command(lua.JOBS_RETRY, keys, (clock_of(now), bytes_of("job_id", job_id)), bool)
 
     def _hash(self, job_id: str) -> bytes:
-        return self._job.encode() + bytes_of("job_id", job_id)
+        return self._job + bytes_of("job_id", job_id)
 
-    def _settle(self, job: ClaimedJob, finished: str, args: tuple[Arg, ...]) -> Command[bool]:
-        keys: tuple[str | bytes, ...] = (self._claimed, self._hash(job.id), self._due)
-        keys = (*keys, finished, self._kinds)
+    def _settle(self, job: ClaimedJob, finished: bytes, args: tuple[Arg, ...]) -> Command[bool]:
+        keys: tuple[bytes, ...] = (self._claimed, self._hash(job.id), self._due, finished)
         if job.idempotency_key:
             held = bytes_of("idempotency_key", job.idempotency_key)
-            keys = (*keys, self._idempotency.encode() + held)
+            keys = (*keys, self._idempotency + held)
         return Command(lua.JOBS_SETTLE, keys, args, bool)
 
     def _purge(self, now: When) -> Op[None]:
@@ -217,13 +237,15 @@ class JobCommands:
 
 def clock_of(moment: When) -> Arg:
     """Return what a script is given for a moment: nothing, so that it takes the server's."""
+    if moment is None:
+        return ""
     ms = epoch_ms(moment, "now")
     return "" if ms is None else ms
 
 
 def _claim_of(job: ClaimedJob) -> tuple[Arg, ...]:
-    texts = (bytes_of(name, getattr(job, name)) for name in ("id", "token", "locked_by"))
-    return (*texts, job.locked_at)
+    worker = bytes_of("locked_by", job.locked_by)
+    return (bytes_of("id", job.id), bytes_of("token", job.token), worker, job.locked_at)
 
 
 def jobs_of(replies: Sequence[Any], made: type[JobT]) -> list[JobT]:
@@ -235,8 +257,3 @@ def two_numbers(reply: Sequence[Any]) -> tuple[int, int]:
     """Return a reply of two."""
     one, other = reply
     return int(one), int(other)
-
-
-def _claimed(reply: Sequence[Any]) -> tuple[int, list[ClaimedJob]]:
-    rank, *found = reply
-    return int(rank), jobs_of(found, ClaimedJob)

@@ -6,8 +6,6 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from babelqueue_carrier.headers import ASCII_WHITESPACE, clean
 from babelqueue_redis import strict_json
 from babelqueue_redis.errors import (
@@ -50,7 +48,7 @@ def new_job(  # noqa: PLR0913 - as many as an enqueue call gives
         msg = "kind must not be blank"
         raise ConfigurationError(msg)
     return NewJob(
-        destination=msgspec.structs.replace(server, queue=kind),
+        destination=Destination(kind, server.layout, server.address, server.port),
         id=job_id,
         payload=encoded(kind, payload, registry),
         headers=clean(headers),

@@ -54,7 +54,7 @@ def everything(commands: JobCommands, kind: str) -> Op[list[Job]]:
 
 def reindex(commands: JobCommands, now: When) -> Op[int]:
     """Visit every job in bounded steps and put it where its status says; forget vanished ones."""
-    pattern = re.sub(r"([*?\[\]^\\])", r"\\\1", commands.job) + "*"
+    pattern = re.sub(rb"([*?\[\]^\\])", rb"\\\1", commands.job) + b"*"
     keys = (*commands.places.values(), commands.kinds, commands.job)
     changed, scanned = 0, -1
     while scanned:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
+from babelqueue_redis.core.command import octets
 from babelqueue_redis.errors import (
     ConfigurationError,
     LeaseLostError,
@@ -188,49 +190,103 @@ def bytes_of(option: str, text: object) -> bytes:
     raise ConfigurationError(msg)
 
 
+_Field = str | bool | None
+"""Text of a job's field; ``False`` and ``None`` are a field that is not there."""
+
+
+class _Stored(msgspec.Struct, array_like=True, gc=False):
+    """What a claim answers of a job, beside its payload."""
+
+    kind: str
+    id: str
+    status: _Field
+    attempts: _Field
+    max_attempts: _Field
+    run_at: _Field
+    created_at: _Field
+    last_error: _Field
+    idempotency_key: _Field
+    headers: _Field
+
+
+_STORED = msgspec.json.Decoder(_Stored)
+
+
+def claimed_of(payload: bytes, stored: bytes, now: int, worker_id: str, token: str) -> ClaimedJob:
+    """Return the job that a claim answered: its payload, and its other fields as a JSON array."""
+    try:
+        job = _STORED.decode(stored)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # of another program's bytes
+        job = msgspec.convert(json.loads(text_of(stored)), _Stored)
+    return ClaimedJob(
+        id=job.id,
+        kind=job.kind,
+        raw=octets(payload),
+        status="claimed",
+        attempts=_number(job.attempts),
+        max_attempts=_number(job.max_attempts, 1),
+        run_at=_number(job.run_at),
+        created_at=_number(job.created_at),
+        updated_at=now,
+        locked_at=now,
+        locked_by=worker_id,
+        last_error=_shown(job.last_error),
+        idempotency_key=_kept(job.idempotency_key),
+        headers=_headers(job.headers),
+        token=token,
+    )
+
+
 def job_of(reply: Sequence[bytes], made: type[JobT]) -> JobT | None:
     """Return the job of an ``HGETALL`` reply; ``None`` when there is none, or not all of it.
 
     What comes last of two fields of one name counts.
     """
-    fields = dict(zip(reply[::2], reply[1::2], strict=True))
-    if not fields.keys() >= {b"kind", b"payload"}:
+    stored = dict(zip(reply[::2], reply[1::2], strict=True))
+    if not stored.keys() >= {b"kind", b"payload"}:
         return None
-
-    def text(name: bytes) -> str:
-        return text_of(fields.get(name, b""))
-
-    def shown(name: bytes) -> str:
-        return fields.get(name, b"").decode("utf-8", "replace")
-
-    def number(name: bytes, default: int = 0) -> int:
-        try:
-            return min(max(int(float(fields.get(name) or default)), 0), MOST)
-        except (ValueError, OverflowError):
-            return default
-
+    fields = {name: text_of(value) for name, value in stored.items() if name != b"payload"}.get
     return made(
-        id=text(b"id"),
-        kind=text(b"kind"),
-        raw=fields[b"payload"],
-        status=shown(b"status"),
-        attempts=number(b"attempts"),
-        max_attempts=number(b"maxAttempts", 1),
-        run_at=number(b"runAt"),
-        created_at=number(b"createdAt"),
-        updated_at=number(b"updatedAt"),
-        locked_at=number(b"lockedAt"),
-        locked_by=text(b"lockedBy"),
-        last_error=shown(b"lastError"),
-        idempotency_key=text(b"idempotencyKey"),
-        headers=_headers(fields.get(b"headers", b"")),
-        token=text(b"claimToken"),
+        id=fields(b"id", ""),
+        kind=fields(b"kind", ""),
+        raw=stored[b"payload"],
+        status=_shown(fields(b"status")),
+        attempts=_number(fields(b"attempts")),
+        max_attempts=_number(fields(b"maxAttempts"), 1),
+        run_at=_number(fields(b"runAt")),
+        created_at=_number(fields(b"createdAt")),
+        updated_at=_number(fields(b"updatedAt")),
+        locked_at=_number(fields(b"lockedAt")),
+        locked_by=fields(b"lockedBy", ""),
+        last_error=_shown(fields(b"lastError")),
+        idempotency_key=fields(b"idempotencyKey", ""),
+        headers=_headers(fields(b"headers")),
+        token=fields(b"claimToken", ""),
     )
 
 
-def _headers(stored: bytes) -> dict[str, str]:
+def _kept(text: _Field) -> str:
+    return text if isinstance(text, str) else ""
+
+
+def _shown(text: _Field) -> str:
+    """Return text that is shown and never goes back to Redis: as text that anything can write."""
+    return _kept(text).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _number(text: _Field, default: int = 0) -> int:
+    """Return a number of a job, as one that can be counted with; what is none is ``default``."""
+    if not isinstance(text, str) or not text.isascii():
+        return default
+    try:
+        return min(max(int(float(text)), 0), MOST)
+    except (ValueError, OverflowError):
+        return default
+
+
+def _headers(text: _Field) -> dict[str, str]:
     """Return stored headers; what cannot be read counts as none, for a job is more than those."""
     try:
-        return msgspec.json.decode(stored, type=dict[str, str])
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return msgspec.json.decode(text, type=dict[str, str]) if isinstance(text, str) else {}
+    except (msgspec.MsgspecError, UnicodeError):
         return {}

@@ -13,14 +13,16 @@
 -- ARGV[7]  how many to look at
 -- ARGV[8…]  the kinds that may be claimed; none is any
 --
--- Reply: {the rank to go on from, or -1 when nothing is left to look at, the fields of a job, …}.
+-- Reply: {the rank to go on from, or -1 when nothing is left to look at, now, and two for each job:
+--         its payload, and as a JSON array its kind, id, status before, attempts, maxAttempts, runAt,
+--         createdAt, lastError, idempotencyKey and headers; false is a field that is not there}.
 
 local now = ARGV[1]
 if now == '' then
   local time = redis.call('TIME')
-  now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+  now = time[1] .. string.sub('00000' .. time[2], -6, -4)
 end
-local most, rank, look = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local last, rank = 2 * ARGV[5] + 1, tonumber(ARGV[6])
 local may_run = {}
 for at = 8, #ARGV do
   may_run[ARGV[at]] = true
@@ -28,30 +30,31 @@ end
 redis.call('ZCARD', KEYS[2])
 redis.call('ZCARD', KEYS[4])
 
-local reply = {-1}
-local due = redis.call('ZRANGE', KEYS[1], rank, rank + look - 1, 'WITHSCORES')
-for at = 1, #due, 2 do
-  local id = due[at]
-  if #reply > most or tonumber(due[at + 1]) > tonumber(now) then
+local due, looked = redis.call('ZCOUNT', KEYS[1], '-inf', now), rank + ARGV[7]
+local ids = rank < due and redis.call('ZRANGE', KEYS[1], rank, math.min(looked, due) - 1) or {}
+local reply = {-1, now}
+for _, id in ipairs(ids) do
+  if #reply > last then
     return reply
   end
-  local kind, payload, status =
-    unpack(redis.pcall('HMGET', KEYS[3] .. id, 'kind', 'payload', 'status'))
-  if kind == false or payload == false then
+  local job = redis.pcall('HMGET', KEYS[3] .. id, 'kind', 'payload', 'status', 'attempts',
+    'maxAttempts', 'runAt', 'createdAt', 'lastError', 'idempotencyKey', 'headers')
+  if job[1] == false or job[2] == false then
     redis.call('ZREM', KEYS[1], id)
     redis.call('DEL', KEYS[3] .. id)
-  elseif status ~= 'pending' and (status ~= 'claimed' or redis.call('ZSCORE', KEYS[2], id)) then
+  elseif job[3] ~= 'pending' and (job[3] ~= 'claimed' or redis.call('ZSCORE', KEYS[2], id)) then
     redis.call('ZREM', KEYS[1], id) -- finished or claimed elsewhere, or a key of another type
-  elseif #ARGV > 7 and not may_run[kind] then
+  elseif #ARGV > 7 and not may_run[job[1]] then
     rank = rank + 1
   else
     redis.call('ZREM', KEYS[1], id)
-    redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[2]), id)
-    redis.call('ZADD', KEYS[4], 0, kind .. '\0' .. id)
+    redis.call('ZADD', KEYS[2], now + ARGV[2], id)
+    redis.call('ZADD', KEYS[4], 0, job[1] .. '\0' .. id)
     redis.call('HSET', KEYS[3] .. id, 'id', id, 'status', 'claimed', 'lockedAt', now,
       'lockedBy', ARGV[3], 'claimToken', ARGV[4], 'updatedAt', now)
-    reply[#reply + 1] = redis.call('HGETALL', KEYS[3] .. id)
+    reply[#reply + 1], job[2] = job[2], id
+    reply[#reply + 1] = cjson.encode(job)
   end
 end
-reply[1] = #due == 2 * look and rank or -1
+reply[1] = looked < due and rank or -1
 return reply

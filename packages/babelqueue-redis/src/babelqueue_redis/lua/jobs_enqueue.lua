@@ -5,29 +5,29 @@
 -- KEYS[3]  what an idempotency key begins with
 -- KEYS[4]  kinds, a sorted set of <kind>\0<id>
 -- ARGV[1]  now, epoch ms; '' asks the server's clock
--- ARGV[2…]  seven for each job: id, kind, payload, runAt ('' is now), maxAttempts,
---           idempotency key ('' is none), headers ('' is none)
+-- ARGV[2…]  two for each job: its payload, and as a JSON array its id, kind, runAt ('' is now),
+--           maxAttempts, idempotency key ('' is none) and headers ('' is none)
 --
--- Reply: the ids, in order: the one of the job that holds the key, where there is one.
+-- Reply: two for each job that was not stored: its place, from 0 on, and the id of the job that holds
+--        its idempotency key.
 
 local now = ARGV[1]
 if now == '' then
   local time = redis.call('TIME')
-  now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+  now = time[1] .. string.sub('00000' .. time[2], -6, -4)
 end
--- Nothing may be half done: a key of the wrong type must stop us before the first write.
-redis.call('ZCARD', KEYS[1])
-redis.call('ZCARD', KEYS[4])
-local ids = {}
-for at = 2, #ARGV, 7 do
-  local id, kind, payload, run_at, most, key, headers = unpack(ARGV, at, at + 6)
+redis.call('ZCARD', KEYS[1]) -- a key of the wrong type must stop us before or at the first write
+local held = {}
+for at = 2, #ARGV, 2 do
+  local id, kind, run_at, most, key, headers = unpack(cjson.decode(ARGV[at + 1]))
   local holder = key ~= '' and redis.pcall('GET', KEYS[3] .. key)
   local status = type(holder) == 'string' and redis.pcall('HGET', KEYS[2] .. holder, 'status')
   if status == 'pending' or status == 'claimed' then
-    id = holder
+    held[#held + 1], held[#held + 2] = at / 2 - 1, holder
   else
     run_at = run_at == '' and now or run_at
-    redis.call('HSET', KEYS[2] .. id, 'id', id, 'kind', kind, 'payload', payload, 'attempts', 0,
+    redis.call('ZADD', KEYS[4], 0, kind .. '\0' .. id)
+    redis.call('HSET', KEYS[2] .. id, 'id', id, 'kind', kind, 'payload', ARGV[at], 'attempts', 0,
       'status', 'pending', 'maxAttempts', most, 'runAt', run_at, 'createdAt', now, 'updatedAt', now)
     if key ~= '' then
       redis.call('SET', KEYS[3] .. key, id)
@@ -36,9 +36,7 @@ for at = 2, #ARGV, 7 do
     if headers ~= '' then
       redis.call('HSET', KEYS[2] .. id, 'headers', headers)
     end
-    redis.call('ZADD', KEYS[4], 0, kind .. '\0' .. id)
     redis.call('ZADD', KEYS[1], run_at, id)
   end
-  ids[#ids + 1] = id
 end
-return ids
+return held

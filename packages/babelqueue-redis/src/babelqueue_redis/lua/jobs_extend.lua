@@ -14,7 +14,7 @@
 local now = ARGV[1]
 if now == '' then
   local time = redis.call('TIME')
-  now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+  now = time[1] .. string.sub('00000' .. time[2], -6, -4)
 end
 -- A worker without tokens overwrites lockedBy and lockedAt, but leaves ours.
 local status, token, worker, since =

@@ -13,7 +13,7 @@
 local now = ARGV[1]
 if now == '' then
   local time = redis.call('TIME')
-  now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+  now = time[1] .. string.sub('00000' .. time[2], -6, -4)
 end
 redis.call('ZCARD', KEYS[2])
 local until_then = string.format('%.0f', now - ARGV[2])
