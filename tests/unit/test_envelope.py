@@ -13,10 +13,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from babelqueue_redis import EnvelopeError, PoisonError
+from babelqueue_redis import verdict as judge
 from babelqueue_redis.envelope import encode, make, members, with_attempts, written
 from babelqueue_redis.strict_json import MAX_DEPTH
 from babelqueue_redis.verdict import INT64_MAX, accepts, decode, verdict
@@ -352,3 +353,51 @@ def test_int64_ends_where_the_contract_says() -> None:
     body = f'{{"job":"urn:a","attempts":{INT64_MAX}}}'.encode()
     assert decode(body).attempts == INT64_MAX
     assert members(body)["attempts"] is not None
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+"""JSON, and the NaN and the infinities that Python writes, too."""
+META_KEYS = ["id", "queue", "lang", "schema_version", "created_at", "ext", "attempts", "ts"]
+KEYS_OF_BODIES = ["job", "urn", "trace_id", "data", "attempts", "dead_letter", "timestamp", "new"]
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> bytes:
+    """Return an envelope of which a few members are something else, or bytes are damaged."""
+    data = {"order_id": 1042, "note": "café / ☕"}
+    members: dict[str, Any] = json.loads(json.dumps(decoded_members(data)))
+    for key in draw(st.lists(st.sampled_from(KEYS_OF_BODIES), max_size=2)):
+        members[key] = draw(VALUES)
+    for key in draw(st.lists(st.sampled_from(META_KEYS), max_size=2)):
+        members["meta"][key] = draw(VALUES)
+    body = json.dumps(members, ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass")
+    if draw(st.booleans()):
+        place = draw(st.integers(0, len(body)))
+        body = body[:place] + draw(st.binary(max_size=3)) + body[place + draw(st.integers(0, 3)) :]
+    return body
+
+
+def decoded_members(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of an envelope as JSON has them."""
+    made: dict[str, Any] = json.loads(encode(make("urn:a", data, **FIELDS)))
+    return made
+
+
+@given(bodies())
+@settings(max_examples=500)
+def test_the_short_way_to_a_verdict_says_what_the_long_one_says(body: bytes) -> None:
+    """Most bodies are decoded once; what comes of that is never another envelope."""
+    short, long = judge._plain(body), judge._judged(body)
+    assert short is None or short == long
+    if short is None and not isinstance(long, PoisonError):
+        assert verdict(body) == long
+
+
+def test_the_body_of_a_publish_goes_the_short_way() -> None:
+    """Extra entries of ``meta`` and forbidden members take the long one."""
+    assert judge._plain(encode(make("urn:a", {"n": 1}, **FIELDS))) is not None
+    assert judge._plain(GOLDEN) is None
