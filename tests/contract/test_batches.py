@@ -176,9 +176,13 @@ def test_what_is_asked_before_a_message_counts_messages(
 
 
 def test_a_refused_reserve_does_not_undo_the_settlement_before_it(
-    publisher: RedisPublisher, consumer_of: Make, store: Store, client: Client
+    publisher: RedisPublisher,
+    consumer_of: Make,
+    store: Store,
+    client: Client,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """They travel together; the message is handled, so it goes."""
+    """They travel together; the message is handled, so it goes, and is not told to have expired."""
     publisher.publish("urn:a", {"n": 1})
     handled: list[object] = []
 
@@ -191,6 +195,7 @@ def test_a_refused_reserve_does_not_undo_the_settlement_before_it(
         eventually(lambda: handled and not client.exists(store.reserved_key))
         assert client.zcard(store.deadlines_key) == 0
     client.delete(store.ready_key)
+    assert "expired" not in caplog.text
 
 
 def test_a_message_on_its_last_chance_is_taken_alone(
@@ -251,3 +256,23 @@ def test_what_interrupts_the_decision_about_a_failure_acks_nothing(
     with pytest.raises(KeyboardInterrupt):
         consumer_of({"urn:fails": fail}).poll(0)
     assert store.counts() == {"reserved": 1}
+
+
+@pytest.mark.parametrize("prefetch", [1, "auto"])
+def test_a_worker_that_is_never_idle_brings_back_what_expired(
+    publisher: RedisPublisher, consumer_of: Make, prefetch: int | str
+) -> None:
+    """It does not look at every trip, but it goes on looking."""
+    publisher.publish("urn:lost", {})
+    assert consumer_of(retry_after=1).reserve(0) is not None
+    publish(publisher, 200)
+    found: list[Envelope] = []
+
+    def handle(_envelope: Envelope) -> None:
+        publisher.publish("urn:a", {})  # so that there is always a next one
+
+    options: dict[str, Any] = {"retry_after": 1, "prefetch": prefetch}
+    consumer = consumer_of({"urn:a": handle, "urn:lost": found.append}, **options)
+    end = time.monotonic() + 30
+    consumer.run(lambda: not found and time.monotonic() < end)
+    assert found
