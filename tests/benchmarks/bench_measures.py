@@ -70,7 +70,9 @@ def _fast(work: str = "consume", **options: Any) -> Contender:
     return Contender("ours with hiredis", work, options)
 
 
-DRAMATIQ = Contender("dramatiq", "consume", n=2000)
+DRAMATIQ = Contender("dramatiq", "consume", n=1000)
+SAQ_TASKS = Contender("saq", "publish", {"tasks": 100}, n=300)
+SAQ_CONSUME = Contender("saq", "consume", n=300)
 ZSET: dict[str, Any] = {"layout": "zset"}
 _SPEED = (
     Measure(
@@ -100,7 +102,7 @@ _SPEED = (
         "publish_tasks",
         "publish from a hundred tasks",
         5000,
-        (_ours("publish_tasks"), Contender("saq", "publish", n=200)),
+        (_ours("publish_tasks"), SAQ_TASKS),
     ),
     Measure(
         "consume_1",
@@ -157,7 +159,7 @@ _SPEED = (
         (
             _ours("consume_async", prefetch=100, concurrency=100),
             _ours("consume_async", note="defaults"),
-            Contender("saq", "consume", n=200),
+            SAQ_CONSUME,
             Contender("taskiq", "consume", n=300),
         ),
         {"saq": (10, 15), "taskiq": (10, 15)},
@@ -196,14 +198,14 @@ _SPEED = (
         "jobs_enqueue_many",
         "jobs: enqueue a hundred at once",
         2000,
-        (_ours("enqueue_many"), Contender("saq", "publish", n=200)),
+        (_ours("enqueue_many"), SAQ_TASKS),
         {"saq": (10, 10)},
     ),
     Measure(
         "jobs_run_many",
         "jobs: claim and complete a hundred at once",
         1000,
-        (_ours("run_jobs", batch=100), Contender("saq", "run_jobs", n=100)),
+        (_ours("run_jobs", batch=100), SAQ_CONSUME),
         {"saq": (10, 10)},
     ),
 )

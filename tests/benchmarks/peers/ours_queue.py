@@ -9,10 +9,15 @@ from typing import Any
 import redis
 
 from babelqueue_redis import RedisConsumer, RedisPublisher
-from tests.benchmarks.peers.protocol import URN, Meter, Reading, Work, data_of
+from tests.benchmarks.peers.protocol import URN, Meter, Reading, Stretch, Work, data_of
 
 QUEUE = "ours"
-_FILL = "for i = 1, ARGV[2] do redis.call('RPUSH', KEYS[1], ARGV[1]) end"
+_FILL = """
+local some = {}
+for i = 1, 1000 do some[i] = ARGV[1] end
+for i = 1, ARGV[2] / 1000 do redis.call('RPUSH', KEYS[1], unpack(some)) end
+redis.call('RPUSH', KEYS[1], unpack(some, 1, ARGV[2] % 1000 + 1))
+"""
 _RESERVE = """
 for i = ARGV[2], ARGV[3] do
   local element = ARGV[1]:gsub('1042', i)  -- they differ
@@ -29,7 +34,7 @@ def filled(client: Any, wanted: int) -> None:
         RedisPublisher(client, QUEUE).publish(URN, data_of())
     (body,) = client.lrange(QUEUE, 0, 0)
     while (missing := wanted - client.llen(QUEUE)) > 0:
-        client.eval(_FILL, 1, QUEUE, body, min(missing, _STEP))
+        client.eval(_FILL, 1, QUEUE, body, min(missing - 1, _STEP))
 
 
 def reserved(client: Any, wanted: int, until: float) -> None:
@@ -50,8 +55,8 @@ def works(consume: Work) -> dict[str, Work]:
         """Consume from a long queue, or behind reservations that nobody settles."""
         client = redis.Redis.from_url(url)
         reserved(client, stuck, time.time() + 86_400)
-        filled(client, max(waiting, n))
-        return consume(url, n, fill=False, **options)
+        filled(client, waiting + Stretch(url, n).total)
+        return consume(url, n, filled=True, **options)
 
     return {"deep": deep, "shared": shared, "expiring": expiring}
 
