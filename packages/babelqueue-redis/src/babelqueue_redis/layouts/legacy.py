@@ -32,9 +32,10 @@ from babelqueue_redis.layouts.protocol import (
 )
 from babelqueue_redis.values import Outcome, Reservation
 
-_CHUNK = 500
-"""Members one sweep call looks at: about 3 ms of Redis' time, for small ones."""
-_CHUNK_BYTES = 1 << 20
+_CHUNK = 200
+"""Members one sweep call looks at: 2 ms of Redis' time, or 4 on a bad day."""
+_CHUNK_BYTES = 1 << 18
+"""Their bytes, about: 3 ms."""
 _MOST_NOTED = 5000
 """With more deadlines than this, adoption waits: it has to read them all."""
 _COUNTED_FOR = 24 * 3600
