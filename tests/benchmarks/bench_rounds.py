@@ -15,8 +15,8 @@ from typing import Any
 import redis
 
 from kit.redis_server import any_binary, private_server
+from tests.benchmarks.bench_contenders import Contender, Measure
 from tests.benchmarks.bench_environments import Peer, python_of
-from tests.benchmarks.bench_measures import Contender, Measure
 
 Reading = dict[str, Any]
 

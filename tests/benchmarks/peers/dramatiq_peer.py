@@ -1,4 +1,4 @@
-"""Dramatiq, tuned: a prefetch of 1 000, no middleware; with fewer threads than its eight it is slower."""
+"""Dramatiq, tuned: a prefetch of 1 000, no middleware; fewer threads than its eight are slower."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import os
 import threading
 from typing import Any
 
-AHEAD = 1000
-os.environ["dramatiq_queue_prefetch"] = str(AHEAD)  # noqa: SIM112 - that is its name; read at import
+os.environ["dramatiq_queue_prefetch"] = "1000"  # noqa: SIM112 - that is its name; read at import
 
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
 
 from tests.benchmarks.peers.protocol import Reading, Stretch, data_of, metered, serve
+
+AHEAD = 1000
 
 
 def publish(url: str, n: int) -> Reading:
