@@ -70,8 +70,10 @@ def main() -> None:
     by_cores: dict[int, Results] = {}
     about: dict[str, Any] = {}
     for cores in (1,) if quick else (1, 2):
-        repeated = [name for name in names if cores == 1 or MEASURES[name].both]
-        by_cores[cores], about = measured(cores, repeated, folder, quick=quick)
+        measures = [name for name in names if cores == 1 or MEASURES[name].both]
+        if not measures:
+            continue
+        by_cores[cores], about = measured(cores, measures, folder, quick=quick)
         console.print(table(cores, by_cores[cores]))
     target = ROOT / "results"
     target.mkdir(exist_ok=True)

@@ -13,7 +13,7 @@ from tests.benchmarks.bench_contenders import Measure
 from tests.benchmarks.bench_measures import MEASURES
 from tests.benchmarks.bench_report import TIMES, ratios, where
 
-WIDTH, MARGIN, COLUMN, NAME, BAR, LINE, TITLE = 860, 24, 394, 148, 124, 22, 30
+WIDTH, MARGIN, COLUMN, NAME, BAR, LINE, TITLE = 860, 24, 394, 154, 118, 22, 30
 STYLE = """
 text { font: 12.5px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328 }
 .head { font-size: 17px; font-weight: 600 } .title { font-size: 13px; font-weight: 600 }

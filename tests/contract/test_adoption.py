@@ -57,7 +57,7 @@ def test_only_what_has_no_deadline_is_adopted(client: Client, queue: str) -> Non
 
 
 def test_a_lost_key_of_deadlines_is_made_up_for(client: Client, queue: str) -> None:
-    """200 elements at a time, whose tokens sort like the list."""
+    """500 elements at a time, whose tokens sort like the list."""
     elements = [b"element %d" % n for n in range(1700)]
     client.rpush(f"{queue}:processing", *elements)
     assert adopt(client, LegacyLayout(queue, 10)) == 1700
