@@ -71,9 +71,12 @@ def table(cores: int, results: Results) -> Table:
 def where(about: dict[str, Any], cores: int) -> str:
     """Say where and when it was measured, in a line."""
     form = "in the quick form " if about["quick"] else ""
+    share = f"{cores} of {about['cores']} processors"
+    if not about["pinned"]:
+        share = f"any of {about['cores']} processors"
     return (
-        f"Measured {form}on {about['date']}: {about['cpu']}, client and server on "
-        f"{cores} of {about['cores']} processors, Redis {about['redis']}, Python {about['python']}"
+        f"Measured {form}on {about['date']}: {about['cpu']}, client and server on {share}, "
+        f"Redis {about['redis']}, Python {about['python']}"
     )
 
 
