@@ -86,8 +86,9 @@ def _rows(measure: Measure, found: dict[str, Any]) -> Iterator[str]:
         cpu, trips = (reading.get("cpu") or 0) * 1e6, reading.get("trips")
         worked = f"{cpu:.1f} | {trips:.2f}" if trips else " | "
         ratio, target = times.get(contender.name), measure.targets.get(contender.name)
-        by_cpu = processor.get(contender.name, 0)
-        compared = f"{ratio:.2f} | {by_cpu:.2f}" if ratio else " | "
+        compared = " | ".join(
+            f"{x:.2f}" if x else "" for x in (ratio, processor.get(contender.name))
+        )
         least = f"{target[0]:.2g}" if target else ""
         micros = f"{reading['seconds'] * 1e6:.1f}"
         figures = f"{_rate(reading)} | {micros} | {worked} | {compared} | {least}"

@@ -14,7 +14,7 @@ from tests.benchmarks.peers.protocol import Meter, Reading, Stretch, data_of, se
 
 logging.disable(logging.CRITICAL)
 CONCURRENCY = 10
-"""Its default. With less it waits for Redis; with more it is no faster."""
+"""Its default; from five to a hundred makes no difference."""
 RARE: Any = dict.fromkeys(("schedule", "worker_info", "sweep", "abort"), 3600)
 
 
