@@ -1,4 +1,4 @@
-"""Dramatiq, tuned: a prefetch of 1 000, no middleware; fewer threads than its eight are slower."""
+"""Dramatiq, tuned: a prefetch of 1 000, no middleware, its eight threads."""
 
 from __future__ import annotations
 
