@@ -29,10 +29,10 @@ is what the processors worked for a message, on both sides; *trips* are reads th
 
 The others are tuned by their settings, with JSON on the wire, and hiredis: Dramatiq a prefetch of
 1 000, no middleware and its eight threads; Huey no results; SAQ ten at a time, msgspec, rare
-timers; taskiq a hundred at a time and a hundred ahead, orjson, no validation. In three trials on a loaded
-machine Dramatiq was 5 to 10 % cheaper with sixteen threads, and 5 to 25 % with an encoder written
-for msgspec; neither is used here. `babelqueue` is its 1.24.0 as installed, and this package is
-without hiredis where it does not say so. `nox -s bench -- publish` writes this page.
+timers; taskiq a hundred at a time and a hundred ahead, orjson, no validation. In three trials on a
+loaded machine Dramatiq was 5 to 10 % cheaper with sixteen threads, and 5 to 25 % with an encoder
+written for msgspec; neither is used here. `babelqueue` is its 1.24.0 as installed, and this package
+is without hiredis where it does not say so. `nox -s bench -- publish` writes this page.
 
 ![Messages a second](speed.svg)
 """
