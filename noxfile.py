@@ -140,7 +140,7 @@ def overhead(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """How fast it is, next to others: ``nox -s bench [-- quick] [NAME …]``."""
+    """How fast it is, next to others: ``nox -s bench [-- quick] [publish] [NAME …]``."""
     install(session, "demo")
     env = {"PYTHONPATH": "examples"}
     folder = str(session.create_tmp())

@@ -1,9 +1,9 @@
-"""How fast it is, next to others: ``nox -s bench [-- quick] [NAME …]``.
+"""How fast it is, next to others: ``nox -s bench [-- quick] [publish] [NAME …]``.
 
 Every system runs in an environment and a process of its own, in turn with the others, against a
 private Redis, client and server on one processor and then on two. The best round of each counts,
 by the clock; what the processor worked, on both sides, stands beside it, and suffers less from
-neighbours. Nothing is asserted.
+neighbours. Nothing is asserted. With ``publish``, the README and ``docs`` say it, too.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
+from tests.benchmarks import bench_publish
 from tests.benchmarks.bench_chart import chart
 from tests.benchmarks.bench_environments import ROOT, SYSTEMS, python_of
 from tests.benchmarks.bench_measures import MEASURES
-from tests.benchmarks.bench_report import Results, machine, markdown, table
+from tests.benchmarks.bench_report import Results, machine, table
 from tests.benchmarks.bench_rounds import Arena, pinned
 
 ROUNDS = 15
@@ -34,6 +35,7 @@ def measured(cores: int, names: list[str], folder: Path, *, quick: bool) -> tupl
         try:
             about = machine(arena.client.info("server"), os.cpu_count() or 1)
             about["pinned"] = done
+            about["quick"] = quick
             about["versions"] = {
                 system: arena.peer(system).ask("versions") for system in _systems(names)
             }
@@ -55,10 +57,10 @@ def _systems(names: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Measure, print, and write ``bench.json``, ``bench.svg`` and ``bench.md`` to ``results``."""
+    """Measure, print, write ``bench.json`` and ``bench.svg`` to ``results``, and publish."""
     words = sys.argv[2:]
     quick = "quick" in words
-    names = [word for word in words if word != "quick"] or list(MEASURES)
+    names = [word for word in words if word not in {"quick", "publish"}] or list(MEASURES)
     unknown = set(names) - set(MEASURES)
     if unknown:
         sys.exit(f"no such measure: {', '.join(sorted(unknown))}; there are {', '.join(MEASURES)}")
@@ -68,15 +70,19 @@ def main() -> None:
     by_cores: dict[int, Results] = {}
     about: dict[str, Any] = {}
     for cores in (1,) if quick else (1, 2):
-        by_cores[cores], about = measured(cores, names, folder, quick=quick)
+        measures = [name for name in names if cores == 1 or MEASURES[name].both]
+        if not measures:
+            continue
+        by_cores[cores], about = measured(cores, measures, folder, quick=quick)
         console.print(table(cores, by_cores[cores]))
     target = ROOT / "results"
     target.mkdir(exist_ok=True)
     document = {"machine": about, "results": by_cores}
     (target / "bench.json").write_text(json.dumps(document, indent=1) + "\n")
-    (target / "bench.svg").write_text(chart(by_cores[1], about, 1))
-    (target / "bench.md").write_text(markdown(by_cores[1], about, 1))
-    console.print(f"written: {target / 'bench.json'}, bench.svg and bench.md")
+    (target / "bench.svg").write_text(chart(by_cores[1], about))
+    console.print(f"written: {target / 'bench.json'} and bench.svg")
+    if "publish" in words:
+        console.print("written:", *bench_publish.publish(by_cores, about))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""The picture for the README: messages a second, as bars, in light and in dark."""
+"""The picture for the README: messages a second, as bars, in light and in dark.
+
+It brings its own background: a picture follows the colours of the system, not those of the page.
+"""
 
 from __future__ import annotations
 
@@ -6,54 +9,67 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from tests.benchmarks.bench_measures import MEASURES, Measure
+from tests.benchmarks.bench_contenders import Measure
+from tests.benchmarks.bench_measures import MEASURES
+from tests.benchmarks.bench_report import TIMES, ratios, where
 
-WIDTH, NAME, BAR, LINE = 760, 190, 400, 19
+WIDTH, MARGIN, COLUMN, NAME, BAR, LINE, TITLE = 860, 24, 394, 154, 118, 22, 30
 STYLE = """
-text { font: 12px system-ui, sans-serif; fill: #24292f }
-.title { font-weight: 600 } .small { font-size: 10.5px; fill: #57606a } .bar { fill: #afb8c1 }
-.ours { fill: #0969da }
+text { font: 12.5px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328 }
+.head { font-size: 17px; font-weight: 600 } .title { font-size: 13px; font-weight: 600 }
+.small { font-size: 11px; fill: #59636e } .end { text-anchor: end } .them { fill: #59636e }
+.card { fill: #fff; stroke: #d1d9e0 } .bar { fill: #b7c0ca } .ours { fill: #0969da }
+.times { font-weight: 600; fill: #0969da }
 @media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3 } .small { fill: #9198a1 } .bar { fill: #484f58 } .ours { fill: #4493f8 }
+  text { fill: #f0f6fc } .small, .them { fill: #9198a1 } .card { fill: #0d1117; stroke: #3d444d }
+  .bar { fill: #59636e } .ours { fill: #4493f8 } .times { fill: #4493f8 }
 }
 """
 
 
-def chart(results: dict[str, Any], about: dict[str, Any], cores: int) -> str:
+def chart(results: dict[str, Any], about: dict[str, Any]) -> str:
     """Return an SVG document; a bar's length is its speed next to the fastest of its group."""
+    groups = [(MEASURES[name], found) for name, found in results.items() if MEASURES[name].charted]
+    height = sum(_height(measure) for measure, _ in groups)
     parts: list[str] = []
-    top = 34
-    for name, found in results.items():
-        measure = MEASURES[name]
-        rates = _rates(measure, found) if measure.charted else {}
-        if len(rates) > 1:
-            parts += _group(measure, rates, top)
-            top += LINE * (len(rates) + 1) + 10
-    where = (
-        f"{about['date']}, {about['cpu']}, client and server on {cores} of {about['cores']} "
-        f"processors, Redis {about['redis']}, Python {about['python']}"
-    )
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top + 20}" role="img" '
-        f'aria-label="Messages a second of each system">\n<style>{STYLE}</style>\n'
-        f'<text x="8" y="18" class="title">Messages a second</text>\n'
-    )
-    foot = f'<text x="8" y="{top + 8}" class="small">{escape(where)}</text>\n</svg>\n'
-    return head + "\n".join(parts) + "\n" + foot
+    tops, column = [72, 72], 0
+    for measure, found in groups:
+        if tops[0] - 72 + _height(measure) / 2 > height / 2:
+            column = 1
+        parts += _group(measure, found, MARGIN + column * (COLUMN + MARGIN), tops[column])
+        tops[column] += _height(measure)
+    bottom = max(tops) + 30
+    return "\n".join([*_frame(bottom, where(about, 1)), *parts, "</svg>\n"])
 
 
-def _rates(measure: Measure, found: dict[str, Any]) -> dict[str, float]:
-    readings = {each.name: found.get(each.name, {}) for each in measure.contenders}
-    return {name: 1 / each["seconds"] for name, each in readings.items() if "seconds" in each}
+def _height(measure: Measure) -> int:
+    return TITLE + LINE * len(measure.contenders) + 16
 
 
-def _group(measure: Measure, rates: dict[str, float], top: int) -> Iterator[str]:
-    yield f'<text x="8" y="{top + 13}" class="title">{escape(measure.title)}</text>'
-    for row, (name, rate) in enumerate(rates.items(), 1):
-        y, width = top + row * LINE, max(2, BAR * rate / max(rates.values()))
-        kind = "bar ours" if name.startswith("ours") else "bar"
-        yield f'<text x="20" y="{y + 13}">{escape(name)}</text>'
-        box = f'x="{NAME}" y="{y + 3}" width="{width:.1f}" height="13" rx="2"'
+def _frame(bottom: int, place: str) -> Iterator[str]:
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom}" role="img"'
+    yield f'aria-label="Messages a second of each system">\n<style>{STYLE}</style>'
+    yield f'<rect class="card" x=".5" y=".5" width="{WIDTH - 1}" height="{bottom - 1}" rx="8"/>'
+    yield f'<text x="{MARGIN}" y="36" class="head">Messages a second</text>'
+    aside = f'<text x="{WIDTH - MARGIN}" y="36" class="small end">'
+    yield f'{aside}<tspan class="times">{TIMES}</tspan> how many times as fast we are</text>'
+    yield f'<text x="{MARGIN}" y="{bottom - 18}" class="small">{escape(place)}</text>'
+
+
+def _group(measure: Measure, found: dict[str, Any], left: int, top: int) -> Iterator[str]:
+    yield f'<text x="{left}" y="{top + 14}" class="title">{escape(measure.title)}</text>'
+    rates = {name: 1 / reading["seconds"] for name, reading in found.items()}
+    times = ratios(measure, found, "seconds")
+    for row, contender in enumerate(measure.contenders):
+        y, rate = top + TITLE + row * LINE, rates[contender.name]
+        ours, width = contender.system.startswith("ours"), max(2, BAR * rate / max(rates.values()))
+        kind = "bar ours" if ours else "bar"
+        who = "" if ours else ' class="them"'
+        yield f'<text x="{left}" y="{y + 11}"{who}>{escape(contender.label)}</text>'
+        box = f'x="{left + NAME}" y="{y}" width="{width:.1f}" height="14" rx="3"'
         yield f'<rect {box} class="{kind}"/>'
-        label = f"{rate:,.0f}".replace(",", " ")
-        yield f'<text x="{NAME + width + 6:.1f}" y="{y + 13}">{label}</text>'
+        label = f"{rate:,.0f}".replace(",", " ")  # a narrow space
+        yield f'<text x="{left + NAME + width + 7:.1f}" y="{y + 11}"{who}>{label}</text>'
+        if not ours:
+            ratio = f"{times[contender.name]:.1f}{TIMES}</text>"
+            yield f'<text x="{left + COLUMN}" y="{y + 11}" class="times end">{ratio}'

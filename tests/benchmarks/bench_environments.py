@@ -20,10 +20,10 @@ SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ours": ("ours", OURS),
     "ours with hiredis": ("ours", (*OURS, "hiredis")),
     "sdk": ("sdk", ("babelqueue[otel,redis]==1.24.0", "opentelemetry-sdk")),
-    "huey": ("huey_peer", ("huey==3.5.4", "redis")),
-    "dramatiq": ("dramatiq_peer", ("dramatiq[redis]==2.2.1",)),
-    "saq": ("saq_peer", ("saq[redis]==0.26.4", "hiredis", "typing-extensions")),
-    "taskiq": ("taskiq_peer", ("taskiq==0.13.0", "taskiq-redis==1.2.4")),
+    "huey": ("huey_peer", ("huey==3.5.4", "redis", "hiredis")),
+    "dramatiq": ("dramatiq_peer", ("dramatiq[redis]==2.2.1", "hiredis")),
+    "saq": ("saq_peer", ("saq[redis]==0.26.4", "hiredis", "msgspec", "typing-extensions")),
+    "taskiq": ("taskiq_peer", ("taskiq[orjson]==0.13.0", "taskiq-redis==1.2.4", "hiredis")),
 }
 """The module of its peer, and what to install."""
 

@@ -11,8 +11,10 @@ from typing import Any
 
 from rich.table import Table
 
-from tests.benchmarks.bench_measures import MEASURES, Measure
+from tests.benchmarks.bench_contenders import Measure
+from tests.benchmarks.bench_measures import MEASURES
 
+TIMES = "\N{MULTIPLICATION SIGN}"
 Results = dict[str, dict[str, Any]]
 """Readings by the name of a measure and of a contender."""
 
@@ -66,24 +68,29 @@ def table(cores: int, results: Results) -> Table:
     return made
 
 
-def markdown(results: Results, about: dict[str, Any], cores: int) -> str:
-    """Return the table of what was to be reached, for the README."""
-    lines = [
-        f"{about['date']}, {about['cpu']}, {about['cores']} processors, of which client and server",
-        f"had {cores}; Redis {about['redis']}, Python {about['python']}:",
-        "",
-        "| what | messages/s | next to | messages/s | times | by CPU |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, found in results.items():
-        measure = MEASURES[name]
-        ours = measure.contenders[0].name
-        times, processor = (ratios(measure, found, figure) for figure in ("seconds", "cpu"))
-        for rival in filter(times.__contains__, measure.targets):
-            speeds = [f"{1 / found[each]['seconds']:,.0f}" for each in (ours, rival)]
-            compared = f"{times[rival]:.1f} | {_number(processor.get(rival), 1)}"
-            lines.append(f"| {measure.title} | {speeds[0]} | {rival} | {speeds[1]} | {compared} |")
-    return "\n".join(lines) + "\n"
+def where(about: dict[str, Any], cores: int) -> str:
+    """Say where and when it was measured, in a line."""
+    form = "in the quick form " if about["quick"] else ""
+    share = f"{cores} of {about['cores']} processors"
+    if not about["pinned"]:
+        share = f"any of {about['cores']} processors"
+    return (
+        f"Measured {form}on {about['date']}: {about['cpu']}, client and server on {share}, "
+        f"Redis {about['redis']}, Python {about['python']}"
+    )
+
+
+def met(measure: Measure, found: dict[str, Any]) -> Iterator[tuple[bool, str]]:
+    """Tell of every target whether it is reached, and what was."""
+    times = ratios(measure, found, "seconds")
+    for contender in measure.contenders:
+        if target := measure.targets.get(contender.name):
+            ratio = times[contender.name]
+            said = f"{ratio:.2g} of {target[0]:.2g}{TIMES} {contender.label}"
+            yield round(ratio, 2) >= round(target[0], 2), said
+        elif measure.most and contender.system == "ours":
+            value = found[contender.name]["value"]
+            yield value <= measure.most, f"{value:.1f} {measure.unit}, not {measure.most:g}"
 
 
 def _rows(measure: Measure, found: dict[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -93,7 +100,8 @@ def _rows(measure: Measure, found: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         reading = found.get(name, {})
         if "value" in reading:
             moved = f", {reading['moved']} moved" if "moved" in reading else ""
-            yield f"  {name}", f"{reading['value']:.2f} {measure.unit}{moved}"
+            most = f"at most {measure.most:g}" if measure.most else ""
+            yield f"  {name}", f"{reading['value']:.2f} {measure.unit}{moved}", *[""] * 6, most
         else:
             figures = (f"  {name}", f"{1 / reading['seconds']:,.0f}", *_figures(reading))
             ratio = times.get(name)

@@ -1,4 +1,4 @@
-"""Dramatiq, tuned: a prefetch of 1 000, no middleware, one thread, for the handler does nothing."""
+"""Dramatiq, tuned: a prefetch of 1 000, no middleware, its eight threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ os.environ["dramatiq_queue_prefetch"] = "1000"  # noqa: SIM112 - that is its nam
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
 
-from tests.benchmarks.peers.protocol import Meter, Reading, data_of, metered, serve
+from tests.benchmarks.peers.protocol import Reading, Stretch, data_of, metered, serve
+
+AHEAD = 1000
 
 
 def publish(url: str, n: int) -> Reading:
@@ -25,27 +27,23 @@ def publish(url: str, n: int) -> Reading:
 
 def consume(url: str, n: int) -> Reading:
     """A worker with an actor that does nothing."""
-    broker, meter = RedisBroker(url=url, middleware=[]), Meter(url)
-    done, left = threading.Event(), [n]
+    broker, stretch = RedisBroker(url=url, middleware=[]), Stretch(url, n, AHEAD)
+    done = threading.Event()
 
     def handle(_data: Any) -> None:
-        left[0] -= 1
-        if not left[0]:
-            meter.stop()
+        if stretch.passed():
             done.set()
 
     work = dramatiq.actor(handle, broker=broker, actor_name="work")
     data = data_of()
-    for _ in range(n):
+    for _ in range(stretch.total):
         work.send(data)
-    worker = dramatiq.Worker(broker, worker_threads=1, worker_timeout=10)
-    meter.start()
+    worker = dramatiq.Worker(broker, worker_timeout=10)
     worker.start()
     assert done.wait(60)
-    reading = meter.result(n)
     worker.stop()
     broker.close()
-    return reading
+    return stretch.result()
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from tests.benchmarks.peers.protocol import (
     URN,
     Meter,
     Reading,
+    Stretch,
     Work,
     data_of,
     metered,
@@ -29,6 +30,7 @@ from tests.benchmarks.peers.protocol import (
 )
 
 QUEUE = "ours"
+BATCH, LARGE = 100, 10_000
 
 
 def publish(url: str, n: int, layout: str = "legacy", size: int = 0) -> Reading:
@@ -83,54 +85,51 @@ def instrumented(*, traced: bool) -> Iterator[None]:
         BabelQueueInstrumentor().uninstrument()
 
 
+def stretch_of(url: str, n: int, size: int = 0) -> Stretch:
+    """Return a stretch, with the largest batch that is fetched ahead."""
+    return Stretch(url, n, ahead=1 if size > LARGE else BATCH)
+
+
+def fill(url: str, count: int, size: int, layout: str) -> None:
+    """Publish so many."""
+    publisher, some = RedisPublisher(url, QUEUE, layout=layout), 1 if size > LARGE else BATCH
+    for start in range(0, count, some):
+        publisher.publish_many([(URN, data_of(size))] * min(some, count - start))
+
+
 def consume(
-    url: str, n: int, size: int = 0, *, traced: bool = False, fill: bool = True, **options: Any
+    url: str, n: int, size: int = 0, *, traced: bool = False, filled: bool = False, **options: Any
 ) -> Reading:
     """A worker with a handler that does nothing."""
-    left, layout = n, options.get("layout", "legacy")
+    stretch = stretch_of(url, n, size)
 
     def handle(_envelope: Any) -> None:
-        nonlocal left
-        left -= 1
-        if left <= 0:
+        if stretch.passed():
             consumer.stop()
 
     consumer = RedisConsumer(url, QUEUE, {URN: handle}, **options)
     with instrumented(traced=traced):
-        if fill:
-            publisher, some = RedisPublisher(url, QUEUE, layout=layout), 100 if size < 9999 else 1
-            for start in range(0, n, some):
-                publisher.publish_many([(URN, data_of(size))] * min(some, n - start))
-        meter = Meter(url)
-        meter.start()
+        if not filled:
+            fill(url, stretch.total, size, options.get("layout", "legacy"))
         consumer.run()
-        reading = meter.result(n)
-    assert left <= 0
-    return reading
+    return stretch.result()
 
 
 def consume_async(url: str, n: int, **options: Any) -> Reading:
     """The same in asyncio, with a coroutine for a handler."""
+    stretch = stretch_of(url, n)
+    fill(url, stretch.total, 0, "legacy")
 
-    async def main() -> Reading:
-        left = n
-
+    async def main() -> None:
         async def handle(_envelope: Any) -> None:
-            nonlocal left
-            left -= 1
-            if left <= 0:
+            if stretch.passed():
                 consumer.stop()
 
-        consumer = AsyncRedisConsumer(url, QUEUE, {URN: handle}, **options)
-        async with AsyncRedisPublisher(url, QUEUE) as publisher, consumer:
-            for start in range(0, n, 1000):
-                await publisher.publish_many([(URN, data_of())] * min(1000, n - start))
-            meter = Meter(url)
-            meter.start()
+        async with AsyncRedisConsumer(url, QUEUE, {URN: handle}, **options) as consumer:
             await consumer.run()
-            return meter.result(n)
 
-    return asyncio.run(main())
+    asyncio.run(main())
+    return stretch.result()
 
 
 def latency(url: str, n: int, layout: str = "legacy") -> Reading:

@@ -9,10 +9,16 @@ from typing import Any
 import redis
 
 from babelqueue_redis import RedisConsumer, RedisPublisher
-from tests.benchmarks.peers.protocol import URN, Meter, Reading, Work, data_of
+from babelqueue_redis.lua import LEGACY_SWEEP
+from tests.benchmarks.peers.protocol import URN, Meter, Reading, Stretch, Work, data_of
 
 QUEUE = "ours"
-_FILL = "for i = 1, ARGV[2] do redis.call('RPUSH', KEYS[1], ARGV[1]) end"
+_FILL = """
+local some = {}
+for i = 1, 1000 do some[i] = ARGV[1] end
+for i = 1, ARGV[2] / 1000 do redis.call('RPUSH', KEYS[1], unpack(some)) end
+redis.call('RPUSH', KEYS[1], unpack(some, 1, ARGV[2] % 1000 + 1))
+"""
 _RESERVE = """
 for i = ARGV[2], ARGV[3] do
   local element = ARGV[1]:gsub('1042', i)  -- they differ
@@ -29,7 +35,7 @@ def filled(client: Any, wanted: int) -> None:
         RedisPublisher(client, QUEUE).publish(URN, data_of())
     (body,) = client.lrange(QUEUE, 0, 0)
     while (missing := wanted - client.llen(QUEUE)) > 0:
-        client.eval(_FILL, 1, QUEUE, body, min(missing, _STEP))
+        client.eval(_FILL, 1, QUEUE, body, min(missing - 1, _STEP))
 
 
 def reserved(client: Any, wanted: int, until: float) -> None:
@@ -50,8 +56,8 @@ def works(consume: Work) -> dict[str, Work]:
         """Consume from a long queue, or behind reservations that nobody settles."""
         client = redis.Redis.from_url(url)
         reserved(client, stuck, time.time() + 86_400)
-        filled(client, max(waiting, n))
-        return consume(url, n, fill=False, **options)
+        filled(client, waiting + Stretch(url, n).total)
+        return consume(url, n, filled=True, **options)
 
     return {"deep": deep, "shared": shared, "expiring": expiring}
 
@@ -82,16 +88,16 @@ def shared(url: str, n: int, workers: int) -> Reading:
     return {**reading, "cpu": None, "trips": None}  # the workers' own are not known here
 
 
-def expiring(url: str, n: int, prefetch: Any = None) -> Reading:
-    """Reserve while ``n`` reservations have run out: the longest script call, in milliseconds."""
+def expiring(url: str, n: int) -> Reading:
+    """Reserve while ``n`` reservations have run out: how long a call of the sweep takes, in ms."""
     client = redis.Redis.from_url(url)
     client.delete(QUEUE)
+    client.script_load(LEGACY_SWEEP.source)
     reserved(client, n, time.time() - 1)
     client.config_set("slowlog-log-slower-than", 0)
     client.config_set("slowlog-max-len", 10_000)
     client.slowlog_reset()
-    options = {} if prefetch is None else {"prefetch": prefetch}
-    consumer = RedisConsumer(url, QUEUE, {URN: lambda _envelope: None}, **options)
+    consumer = RedisConsumer(url, QUEUE, {URN: lambda _envelope: None})
     moved, left = 0, n
     while left:
         consumer.poll(0)
@@ -100,5 +106,6 @@ def expiring(url: str, n: int, prefetch: Any = None) -> Reading:
     entries = client.slowlog_get(10_000)
     client.config_set("slowlog-log-slower-than", -1)
     client.delete(QUEUE)
-    calls = [entry["duration"] for entry in entries if entry["command"].startswith(b"EVAL")]
-    return {"value": max(calls) / 1000, "moved": moved}
+    sweep = f"EVALSHA {LEGACY_SWEEP.sha} ".encode()
+    calls = [entry["duration"] for entry in entries if entry["command"].startswith(sweep)]
+    return {"value": sum(calls) / len(calls) / 1000, "moved": moved}

@@ -6,6 +6,7 @@ it under a :class:`Meter`, and answers with what the meter shows.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import socket
@@ -21,6 +22,7 @@ Reading = dict[str, Any]
 Work = Callable[..., Reading]
 
 URN = "urn:bench:order:placed"
+WARM = 100
 _COUNTERS = (
     "used_cpu_sys",
     "used_cpu_user",
@@ -53,14 +55,14 @@ class Meter:
         """End; only the first call counts."""
         if self._stopped is None:
             self._stopped = time.perf_counter(), time.process_time()
+            self._after = self._counted()
 
     def result(self, n: int) -> Reading:
         """Return what one of ``n`` took; the question itself is not counted."""
         self.stop()
         assert self._stopped is not None
-        after = self._counted()
         self._link.close()
-        counted = {name: after[name] - self._before[name] for name in after}
+        counted = {name: value - self._before[name] for name, value in self._after.items()}
         server = counted["used_cpu_sys"] + counted["used_cpu_user"]
         calls = counted["calls"]
         return {
@@ -88,6 +90,34 @@ class Meter:
         counted["calls"] = sum(calls for calls, _ in scripts)
         counted["usec"] = sum(usec for _, usec in scripts)
         return counted
+
+
+class Stretch:
+    """The middle of a long queue, where every worker is measured.
+
+    The meter starts behind the first messages, so that no connection that is opened and no script
+    that is sent is measured, and stops ``n`` messages later. Behind those there are as many as a
+    worker may have fetched ahead: what it had fetched when the meter started is no gift then.
+    """
+
+    def __init__(self, url: str, n: int, ahead: int = 0) -> None:
+        self._meter, self._n = Meter(url), n
+        self._first, self._count = min(WARM, n), itertools.count(1)  # threads count with it, too
+        self.last = self._first + n
+        self.total = self.last + ahead
+
+    def passed(self) -> bool:
+        """Count a message, in its handler; tell whether all that are measured have passed."""
+        seen = next(self._count)
+        if seen == self._first:
+            self._meter.start()
+        elif seen == self.last:
+            self._meter.stop()
+        return seen >= self.last
+
+    def result(self) -> Reading:
+        """Return what a message took."""
+        return self._meter.result(self._n)
 
 
 def metered(url: str, n: int, work: Callable[[], object], per: int = 1) -> Reading:

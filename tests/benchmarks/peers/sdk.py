@@ -10,7 +10,7 @@ from typing import Any
 from babelqueue import BabelQueue, otel
 from babelqueue.redis_transport import RedisTransport
 
-from tests.benchmarks.peers.protocol import URN, Meter, Reading, data_of, metered, serve
+from tests.benchmarks.peers.protocol import URN, Reading, Stretch, data_of, metered, serve
 
 
 def app_of(url: str, layout: str) -> Any:
@@ -30,28 +30,24 @@ def consume(
     url: str, n: int, layout: str = "legacy", size: int = 0, *, traced: bool = False
 ) -> Reading:
     """A worker with a handler that does nothing, with its tracing helper or without."""
-    app, data = app_of(url, layout), data_of(size)
+    app, data, stretch = app_of(url, layout), data_of(size), Stretch(url, n)
 
     def handle(data: Any, meta: Any) -> None:
-        pass
+        stretch.passed()
 
     if traced:
         from tests.benchmarks.peers.spans import dropping  # noqa: PLC0415 - needs OpenTelemetry
 
         tracer = dropping().get_tracer("bench")
         app.register(URN, otel.wrap_handler(tracer, handle))
-        for _ in range(n):
+        for _ in range(stretch.total):
             otel.publish(tracer, app, URN, data)
     else:
         app.register(URN, handle)
-        for _ in range(n):
+        for _ in range(stretch.total):
             app.publish(URN, data)
-    meter = Meter(url)
-    meter.start()
-    done = app.consume(max_messages=n)
-    reading = meter.result(n)
-    assert done == n
-    return reading
+    app.consume(max_messages=stretch.total)
+    return stretch.result()
 
 
 def latency(url: str, n: int, layout: str = "legacy") -> Reading:

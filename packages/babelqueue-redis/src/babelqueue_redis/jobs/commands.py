@@ -41,6 +41,8 @@ from babelqueue_redis.jobs.values import (
 
 CHUNK = 500
 """How many jobs one script call looks at, at most."""
+REAPED = 100
+"""How many it brings back, which is more work: 2 ms of Redis' time."""
 
 FEW = 8
 """How many jobs more than it wants a claim looks at first: some may be of other kinds."""
@@ -179,7 +181,7 @@ class JobCommands:
         keys = (self._claimed, self._due, self._dead, self._kinds, self._job, self._idempotency)
         reaped, more = 0, 1
         while more:
-            args = (clock_of(now), CHUNK)
+            args = (clock_of(now), REAPED)
             ((count, more),) = yield (Command(lua.JOBS_REAP, keys, args, two_numbers),)
             reaped += count
         yield from self._purge(now)

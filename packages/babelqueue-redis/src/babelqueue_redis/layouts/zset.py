@@ -39,7 +39,7 @@ from babelqueue_redis.layouts.protocol import (
 )
 from babelqueue_redis.values import Outcome, Reservation
 
-_CHUNK = 500
+_CHUNK = 100
 _UNCOUNTED = "attempts is missing or no number, or Redis cannot read or write the JSON"
 
 

@@ -44,11 +44,11 @@ while more == 1 and seen < wanted and room > 0 and scans < 10 do
     end
     redis.call('ZREM', KEYS[3], member)
     seen, room = seen + 1, room - #member
-    if scans == 10 then
+    if scans == 10 or room <= 0 then
       break
     end
   end
-  more = (#members < some and scans < 10) and 0 or 1
+  more = (#members < some and scans < 10 and room > 0) and 0 or 1
 end
 if counts == 0 and moved > 0 then
   redis.call('EXPIRE', KEYS[4], ARGV[4])

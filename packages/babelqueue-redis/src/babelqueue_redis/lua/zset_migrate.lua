@@ -6,24 +6,31 @@
 -- ARGV[1]  now, epoch seconds; '' asks the server's clock
 -- ARGV[2]  how many to move at most
 --
--- Reply: {moved, more}; more is 1 when due members may be left.
+-- Reply: {moved, more}; more is 1 when due members may be left: a call also ends after the ten
+-- with which a quarter of a mebibyte is full.
 
 local now = ARGV[1]
 if now == '' then
   now = redis.call('TIME')[1]
 end
-local wanted = tonumber(ARGV[2])
-local members = redis.call(
-  'ZRANGEBYSCORE', KEYS[1], '-inf', math.floor(tonumber(now)), 'LIMIT', 0, wanted)
-if #members == 0 then
-  return {0, 0}
-end
+local second, wanted = math.floor(tonumber(now)), tonumber(ARGV[2])
 redis.call('LLEN', KEYS[2])
 redis.call('LLEN', KEYS[3])
 redis.call('ZREM', KEYS[1], '\0no member, but a write that is allowed at maxmemory')
-for _, member in ipairs(members) do
-  redis.call('RPUSH', KEYS[2], member)
-  redis.call('RPUSH', KEYS[3], 1)
+
+local moved, more, room = 0, 1, 262144
+while more == 1 and moved < wanted and room > 0 do
+  local some = math.min(10, wanted - moved)
+  local members = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', second, 'LIMIT', 0, some)
+  local tokens = {}
+  for i, member in ipairs(members) do
+    tokens[i], room = 1, room - #member
+  end
+  if #members > 0 then
+    redis.call('RPUSH', KEYS[2], unpack(members))
+    redis.call('RPUSH', KEYS[3], unpack(tokens))
+    redis.call('ZREMRANGEBYRANK', KEYS[1], 0, #members - 1)
+  end
+  moved, more = moved + #members, #members < some and 0 or 1
 end
-redis.call('ZREMRANGEBYRANK', KEYS[1], 0, #members - 1)
-return {#members, #members == wanted and 1 or 0}
+return {moved, more}
