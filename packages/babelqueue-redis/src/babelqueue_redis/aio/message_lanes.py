@@ -17,7 +17,6 @@ class MessageLanes:
     """Handles messages for one run: one at a time in the calling task, or several in others.
 
     Attributes:
-        may_be_full: Whether a message may have to wait for another one's end.
         handled: How many messages were handled.
         error: What a handler raised that is to end the run, ``SystemExit`` for instance.
     """
@@ -50,8 +49,9 @@ class MessageLanes:
         if reservation.alone:
             await self.join()
         self._fresh[reservation.token] = (feed, reservation)
-        loop = asyncio.get_running_loop()
-        self._running.add(loop.create_task(self._handle(feed, reservation)))
+        task = asyncio.get_running_loop().create_task(self._handle(feed, reservation))
+        if not task.done():  # a factory of eager tasks may have run it to its end
+            self._running.add(task)
         if reservation.alone:
             await self.join()
 

@@ -19,7 +19,6 @@ class MessageLanes:
     """Handles messages for one run: one at a time in the calling thread, or several in others.
 
     Attributes:
-        may_be_full: Whether a message may have to wait for another one's end.
         handled: How many messages were handled.
         error: What a handler raised that is to end the run, ``SystemExit`` for instance.
     """
@@ -27,7 +26,6 @@ class MessageLanes:
     def __init__(self, concurrency: int) -> None:
         """Begin idle."""
         self._count = concurrency
-        self.may_be_full = concurrency > 1
         self._busy = 0
         self._running: dict[str, Running] = {}
         self._done: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()

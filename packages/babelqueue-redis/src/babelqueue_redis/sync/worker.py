@@ -113,7 +113,7 @@ class Worker:
     def _take_turns(self, should_continue: Callable[[], bool]) -> None:
         lanes, feed = self._lanes, None
         while not self._stopping and lanes.error is None and should_continue():
-            if feed is None or not feed.waiting or lanes.may_be_full:
+            if feed is None or not feed.waiting or self._concurrency > 1:
                 feed = self._fill()
             if feed is not None and not self._stopping:
                 self.pulse.busy(feed.driver.monotonic())
