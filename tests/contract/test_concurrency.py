@@ -96,6 +96,19 @@ def test_many_messages_are_handled_once_each(
     assert store.counts() == {"dead": 20}
 
 
+def test_one_trip_takes_no_more_than_a_script_can_pass_on(
+    publisher: RedisPublisher, consumer_of: Make, store: Store
+) -> None:
+    """Lua passes 8 000 values at most to a command; more lanes than that are filled in turns."""
+    for _ in range(5):
+        publish(publisher, 900)
+    consumer = consumer_of()
+    fetched = consumer.feed.fetch(10_000)
+    if hasattr(consumer, "_loop"):
+        consumer._loop.run_until_complete(fetched)
+    assert store.counts() == {"reserved": 1000, "ready": 3500}
+
+
 def test_a_handler_sees_its_own_context(publisher: RedisPublisher, consumer_of: Make) -> None:
     """What a hook sets around one delivery is not seen in another."""
     publish(publisher, 20)

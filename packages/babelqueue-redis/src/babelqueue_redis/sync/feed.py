@@ -14,7 +14,7 @@ from babelqueue_redis.core.prefetching import Window
 from babelqueue_redis.core.settlement import GIVE_BACK, End
 from babelqueue_redis.errors import CommandRefusedError, TransportError
 from babelqueue_redis.layouts import Layout
-from babelqueue_redis.settings import ConsumerOptions
+from babelqueue_redis.settings import MOST_PREFETCHED, ConsumerOptions
 from babelqueue_redis.sync.driver import Driver
 from babelqueue_redis.sync.heartbeat import Heartbeat
 from babelqueue_redis.sync.lane import Lane
@@ -163,7 +163,7 @@ class Feed:
     def _fetch(self, free: int) -> bool:
         """Do what :meth:`fetch` says; whoever cancels it finds what was taken waiting."""
         size = self._window.size()
-        count = size if self.options.prefetch != "auto" else max(size, free)
+        count = size if self.options.prefetch != "auto" else max(size, min(free, MOST_PREFETCHED))
         taken = self._settler.settle_all(self._settler.drain(), count)
         if isinstance(taken, TransportError):
             self.away(taken)
