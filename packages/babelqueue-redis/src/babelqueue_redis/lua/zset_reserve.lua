@@ -7,7 +7,7 @@
 -- KEYS[4]  delayed, a sorted set
 -- ARGV[1]  the terms, words between spaces, and - for none:
 --            now, whole epoch seconds; none asks the server's clock
---            how many to take at most; with 0 the ready list is not looked at
+--            how many to take at most, up to 1000; with 0 the ready list is not looked at
 --            the lease, whole seconds; none is for ever
 --            how many bytes of them, about; one is taken whatever its size
 --            a job with as many attempts as this is taken alone; none is never
@@ -38,7 +38,7 @@ local function counted(job)
   local fits, encoded = pcall(cjson.encode, decoded)
   return fits and encoded or job, fits and count
 end
--- All is read before the first write: a key of the wrong type must stop us before it.
+-- The other lists are read before the first write: a key of the wrong type must stop us before it.
 local second = now ~= '-' and now or call('TIME')[1]
 local due = looks == '1' and (call('ZCOUNT', KEYS[4], '-inf', second) > 0
   or lease ~= '-' and call('ZCOUNT', KEYS[2], '-inf', second) > 0)
@@ -51,18 +51,18 @@ while #notes < limit and room > 0 do
     local member, count = counted(job)
     local note = not count and 'x' or count >= (tonumber(alone) or math.huge) and 'a' or '.'
     if room <= 0 or note == 'a' and #notes > 0 then room = 0 break end
-    notes[#notes + 1], jobs[#jobs + 1], jobs[#jobs + 2] = note, job, member
-    scored[#scored + 1], scored[#scored + 2] = deadline, member
-    room = note == 'a' and 0 or room - #job
+    jobs[#jobs + 1], jobs[#jobs + 2], notes[#notes + 1] = job, member, note
+    scored[#jobs - 1], scored[#jobs], room = deadline, member, note == 'a' and 0 or room - #job
   end
   some = math.max(1, math.min(10, limit - #notes, math.floor(room / #(jobs[#jobs] or ''))))
 end
--- The first write, which is why the script may go on at maxmemory.
+-- The first write: a key of the wrong type stops it, and maxmemory does not, nor what follows.
+if #ARGV == 1 then call('ZREM', KEYS[2], '\0no member') end
 for i = 2, #ARGV do ended[i - 1] = call('ZREM', KEYS[2], ARGV[i]) end
 if #notes > 0 then
-  call('LPOP', KEYS[3], #notes)
   call('ZADD', KEYS[2], unpack(scored))
   call('LTRIM', KEYS[1], #notes, -1)
+  call('LPOP', KEYS[3], #notes)
 end
 if not due and not string.find(table.concat(ended) .. table.concat(notes), '[0ax]') then return jobs end
 return {due and 1 or 0, table.concat(ended), table.concat(notes), unpack(jobs)}
