@@ -62,7 +62,7 @@ class _Wire(msgspec.Struct):
     timestamp: Raw = _ABSENT
 
 
-_PLAIN = msgspec.json.Decoder(Envelope)
+_PLAIN = msgspec.json.Decoder(Envelope)  # it refuses members that are not its own
 _WIRE = msgspec.json.Decoder(_Wire)
 _NO_META = _WireMeta()
 

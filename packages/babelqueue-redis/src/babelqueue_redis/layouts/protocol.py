@@ -23,9 +23,10 @@ class Taken(msgspec.Struct, frozen=True):
     """What one trip ended and took.
 
     Attributes:
-        ended: Whether each reservation that was to end was still there.
+        ended: Whether each reservation that was to end was still there; empty when none was looked
+            at, because Redis did nothing.
         reservations: What was taken; ``None`` when expired ones are to be brought back first.
-        refused: Why Redis did nothing of it.
+        refused: Why Redis took nothing; the reservations of ``ended``, if any, were removed.
     """
 
     ended: list[bool] = []
@@ -81,12 +82,14 @@ class Layout(Protocol):
     ) -> Command[Taken]:
         """Remove reservations with their messages, then take the oldest messages.
 
-        When it is refused, nothing was done, and the result says so.
+        When it is refused, nothing was taken, and the result says why. Reservations may have been
+        removed all the same: only those of which the result says so.
 
         Args:
             token: As for :meth:`reserve`, and so are the next two.
             now: As everywhere.
-            count: 0 takes none, and does not look at the ready list either.
+            count: 0 takes none, and does not look at the ready list either; at most
+                :data:`~babelqueue_redis.settings.MOST_PREFETCHED`, as Lua passes no more at once.
             ended: What is to be removed.
             looks: Whether to take nothing while expired reservations are to be brought back.
         """

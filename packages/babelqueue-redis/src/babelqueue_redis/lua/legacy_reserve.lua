@@ -8,17 +8,18 @@
 -- ARGV[1]  the terms, words between spaces, and - for none:
 --            now, whole epoch seconds; none asks the server's clock
 --            24 hex digits that begin the tokens; the place among those taken, from 0, ends them
---            how many to take at most; with 0 the ready list is not looked at
+--            how many to take at most, up to 1000; with 0 the ready list is not looked at
 --            the lease, whole seconds; none is for ever
 --            how many bytes of them, about; one is taken whatever its size
 --            an element that came back as often as this is taken alone; none is never
 --            1 to take nothing while a reservation has expired, because that is to be swept first
--- ARGV     from there on, the members of the deadlines whose reservations end
+-- ARGV     from there on, the members of the deadlines that end; their tokens have 32 digits
 --
 -- Reply: the elements taken. Where that is not all there is to say: {status, ended, recoveries,
 -- element, ...}, where status is 0, or 1 when a reservation has expired; ended has a digit for each
 -- reservation, 1, or 0 when it is not there any more, and then nothing was touched; recoveries has a
--- number for each element. Status 2 says that nothing could be taken; why stands for recoveries.
+-- number for each element. Status 2 says that nothing could be taken, though ended is true; why stands
+-- for recoveries.
 
 local call, ended, elements, notes, back = redis.call, {}, {}, {}, {}
 local now, begin, wanted, lease, bytes, alone, looks = string.match(ARGV[1],

@@ -152,7 +152,7 @@ class Driver:
             self.close()
         return replies
 
-    def _again(self, command: Command[Any], reply: Any) -> Any:  # noqa: ANN401 - as _reply
+    def _again(self, command: Command[Any], reply: Any) -> Any:  # noqa: ANN401 - as Redis
         """Send a command that did not run once more; return the reply that counts."""
         for _ in range(HOPS):
             if not self._settings.leads_elsewhere(reply):
