@@ -110,8 +110,8 @@ class ConsumerOptions(QueueOptions):
         shutdown_timeout: How long a handler may go on after SIGTERM or SIGINT.
         prefetch: How many messages one trip reserves at most, and about a megabyte of them.
             ``auto`` takes as many as are handled in a few milliseconds, up to 100, and as many as
-            can be started at once: batches where handlers are fast, one for each free handler
-            where they are slow.
+            can be started at once, up to 1000: batches where handlers are fast, one for each free
+            handler where they are slow.
         concurrency: How many handlers run at once: in threads, or in tasks with asyncio. Messages
             are taken in order.
         retry_backoff: How long a failed message is kept back. Must be 0 on the legacy layout,
