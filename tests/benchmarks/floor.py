@@ -12,6 +12,7 @@ import uuid
 from opentelemetry import context, propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.instrumentation.babelqueue import semconv
+from opentelemetry.instrumentation.babelqueue.config import Options
 from opentelemetry.instrumentation.babelqueue.metrics import Instruments
 from opentelemetry.instrumentation.babelqueue.telling import told_by
 from opentelemetry.metrics import MeterProvider
@@ -35,9 +36,9 @@ class Floor:
         """Prepare whatever can be prepared once."""
         self._tracer = tracer
         self._values = Instruments(meters.get_meter("floor")) if meters is not None else None
-        self._sent = told_by(PLACE, "publish", "send", "babelqueue")
-        self._taken = told_by(PLACE, "process", "process", "babelqueue")
-        self._settled = told_by(PLACE, "ack", "settle", "babelqueue")
+        self._sent = told_by(Options(), PLACE, "publish", "send")
+        self._taken = told_by(Options(), PLACE, "process", "process")
+        self._settled = told_by(Options(), PLACE, "ack", "settle")
 
         self._headers: dict[str, str] = {}
 

@@ -12,6 +12,7 @@ from opentelemetry import baggage, context, propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.instrumentation.babelqueue.config import MODES, Function
 from opentelemetry.instrumentation.babelqueue.signals import Active
+from opentelemetry.instrumentation.babelqueue.telling import Told
 from opentelemetry.trace import INVALID_SPAN, INVALID_SPAN_CONTEXT, Link, Span, SpanContext
 
 from babelqueue_carrier.headers import Headers
@@ -32,24 +33,29 @@ class Placement(NamedTuple):
     links: list[Link]
 
 
-def created_in(  # noqa: PLR0913 - what a sampler is asked with
+def created_in(
     active: Active,
-    queue: str,
+    told: Told,
     headers: Mapping[str, str],
-    *,
     trace_id: str,
-    name: str,
     attributes: Mapping[str, Any] | None = None,
 ) -> Creation:
-    """Return where a message was created, as far as the options let us ask."""
-    options = active.options
-    if not options.propagates(queue):
+    """Return where a message was created, as far as the options let us ask.
+
+    Args:
+        active: What there is to record with.
+        told: What is told of the operation that takes the message.
+        headers: Its headers.
+        trace_id: Its ``trace_id``; ``""`` for none.
+        attributes: Of the span that is to hang there.
+    """
+    if not told.propagates:
         return Creation(Context(), INVALID_SPAN_CONTEXT)
-    if options.headerless == "none":
+    if active.options.headerless == "none":
         trace_id = ""
     provider = active.sampler_of or trace.get_tracer_provider()
-    created = creation(headers, trace_id, provider, name, attributes)
-    if not options.carries_baggage(queue):
+    created = creation(headers, trace_id, provider, told.name, attributes)
+    if not told.carries_baggage:
         return created._replace(context=baggage.clear(created.context))
     return created
 
@@ -72,15 +78,17 @@ def placed(active: Active, created: Creation, delivery: object, created_at: int)
     ambient = trace.get_current_span().get_span_context()
     if mode == "none":
         return Placement(Context(), links_to(ambient))
-    links = links_to(created.span_context, ambient)
+    links = links_to(created.span_context)
+    if ambient.is_valid and ambient.span_id != created.span_context.span_id:
+        links.append(Link(ambient))
     if mode == "parent":
         return Placement(created.context, links)
     return Placement(trace.set_span_in_context(INVALID_SPAN, created.context), links)
 
 
-def given_context(active: Active, queue: str, headers: Headers) -> SpanContext:
+def given_context(told: Told, headers: Headers) -> SpanContext:
     """Return the creation context that a caller's headers name, if they name one."""
-    if not headers or not active.options.propagates(queue):
+    if not headers or not told.propagates:
         return INVALID_SPAN_CONTEXT
     return given_span_context(headers)
 
@@ -92,20 +100,20 @@ def around(span: Span, parent: Context) -> Context:
     return trace.set_span_in_context(span, both)
 
 
-def injected(active: Active, queue: str, where: Context) -> dict[str, str]:
-    """Return the headers that lead to the span of a context, and what travels with it."""
-    if not active.options.propagates(queue):
-        return {}
-    if not active.options.carries_baggage(queue):
+def injected(told: Told, where: Context, headers: Headers) -> Headers:
+    """Return headers and those that lead to the span of a context, and what travels with it."""
+    if not told.propagates:
+        return headers
+    if not told.carries_baggage:
         where = baggage.clear(where)
-    headers: dict[str, str] = {}
-    propagate.inject(headers, where)
-    return headers
+    found: dict[str, str] = {}
+    propagate.inject(found, where)
+    return {**found, **headers} if headers else found
 
 
-def stamp_of(active: Active, queue: str, origin: SpanContext) -> str | None:
+def stamp_of(told: Told, origin: SpanContext) -> str | None:
     """Return the ``trace_id`` of an envelope that is created in a span, if it is to have one."""
-    if not origin.is_valid or not active.options.propagates(queue):
+    if not origin.is_valid or not told.propagates:
         return None
     return uuid_of(origin.trace_id)
 
@@ -131,10 +139,6 @@ def asked(function: Function | None, *args: object) -> Any:  # noqa: ANN401 - wh
         return None
 
 
-def links_to(*contexts: SpanContext) -> list[Link]:
-    """Return a link to each span context that is one, once."""
-    found: dict[int, SpanContext] = {}
-    for each in contexts:
-        if each.is_valid:
-            found.setdefault(each.span_id, each)
-    return [Link(each) for each in found.values()]
+def links_to(span_context: SpanContext) -> list[Link]:
+    """Return a link to a span context, if it is one."""
+    return [Link(span_context)] if span_context.is_valid else []

@@ -18,6 +18,7 @@ from opentelemetry.instrumentation.babelqueue.contexts import (
 from opentelemetry.instrumentation.babelqueue.kinds import Process, Send
 from opentelemetry.instrumentation.babelqueue.operation import captured
 from opentelemetry.instrumentation.babelqueue.signals import Active, Signals
+from opentelemetry.instrumentation.babelqueue.telling import Told
 from opentelemetry.trace import SpanKind
 
 from babelqueue_redis.hooks import Hook
@@ -52,8 +53,6 @@ class JobTelemetry(Hook):
 class Enqueue(Send):
     """Around one enqueue of one or more jobs."""
 
-    __slots__ = ("_jobs",)
-
     operation = "enqueue"
 
     def __init__(self, active: Active, jobs: tuple[NewJob, ...]) -> None:
@@ -75,15 +74,18 @@ class Enqueue(Send):
         if active.tracer is None:
             self._enter()
             return jobs
-        given = given_context(active, jobs[0].kind, jobs[0].headers)
-        kind = SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER
-        span = self._start(active.tracer, kind, links_to(given), about)
+        given = given_context(self._told_of(jobs[0]), jobs[0].headers)
+        span = active.tracer.start_span(
+            self._told.name,
+            kind=SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER,
+            links=links_to(given),
+            attributes={**self._told.span, **about},
+        )
         where = trace.set_span_in_context(span)
         try:
             if not given.is_valid:
                 jobs = tuple(
-                    job.carrying({**injected(active, job.kind, where), **job.headers})
-                    for job in jobs
+                    job.carrying(injected(self._told_of(job), where, job.headers)) for job in jobs
                 )
             for job in jobs if span.is_recording() else ():
                 asked(active.options.publish_hook, span, job)
@@ -93,11 +95,12 @@ class Enqueue(Send):
         self._enter(span, where)
         return jobs
 
+    def _told_of(self, job: NewJob) -> Told:
+        return self._active.told(job.destination, self.operation, self.operation_type)
+
 
 class EnqueueOne(Enqueue):
     """Around ``enqueue``."""
-
-    __slots__ = ()
 
     def __enter__(self) -> NewJob:
         """Start the span, and return the job with its context in it."""
@@ -109,8 +112,6 @@ class EnqueueOne(Enqueue):
 class EnqueueMany(Enqueue):
     """Around ``enqueue_many``."""
 
-    __slots__ = ()
-
     def __enter__(self) -> tuple[NewJob, ...]:
         """Start the span, and return the jobs with its context in them."""
         return self._begin({semconv.MESSAGING_BATCH_MESSAGE_COUNT: len(self._jobs)})
@@ -118,8 +119,6 @@ class EnqueueMany(Enqueue):
 
 class ProcessJob(Process):
     """Around the run of one job."""
-
-    __slots__ = ("_run",)
 
     def __init__(self, active: Active, run: JobRun) -> None:
         """Prepare."""
@@ -145,14 +144,7 @@ class ProcessJob(Process):
                 trace_id="",
                 created_at=job.created_at,
             )
-        self._entered(self._tell)
-
-    def _tell(self) -> None:
-        active, run = self._active, self._run
-        if self._span.is_recording():
-            asked(active.options.process_hook, self._span, run)
-        if active.instruments is not None:
-            self._tell_delivery(active.instruments, run.job.created_at, None)
+        self._entered(self._run, job.created_at)
 
     def __exit__(
         self,

@@ -16,10 +16,10 @@ from opentelemetry.instrumentation.babelqueue.contexts import (
 )
 from opentelemetry.instrumentation.babelqueue.metrics import Instruments
 from opentelemetry.instrumentation.babelqueue.operation import Operation, captured
-from opentelemetry.instrumentation.babelqueue.processing import PLACEMENT, RECEIVED, about
+from opentelemetry.instrumentation.babelqueue.processing import PLACEMENT, RECEIVED, describing
 from opentelemetry.instrumentation.babelqueue.signals import Active
 from opentelemetry.instrumentation.babelqueue.telling import failing
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import INVALID_SPAN, SpanKind
 
 from babelqueue_redis.envelope import Envelope
 from babelqueue_redis.steps import Receiving, Settling
@@ -38,8 +38,6 @@ NAMES = {
 
 class Settle(Operation):
     """Around the command that ends a reservation. Its span is made when the options say so."""
-
-    __slots__ = ("_settling",)
 
     operation_type = "settle"
 
@@ -62,7 +60,7 @@ class Settle(Operation):
             context=place.context,
             kind=SpanKind.CLIENT,
             links=place.links,
-            attributes=self._attributes(told),
+            attributes={**self._told.span, **told},
         )
         self._enter(span, around(span, place.context))
 
@@ -77,27 +75,25 @@ class Settle(Operation):
         if isinstance(noted, Placement):
             return noted
         headers = self._settling.reservation.headers
-        queue = self._settling.destination.queue
-        created = created_in(self._active, queue, headers, trace_id="", name=self.operation)
+        created = created_in(self._active, self._told, headers, "")
         return Placement(created.context, links_to(created.span_context))
 
     def _finish(self, error: BaseException | None) -> None:
-        outcome = self._settling.outcome or self._settling.intended
-        self._span.set_attribute(semconv.BABELQUEUE_OUTCOME, outcome.value)
+        if self._span is not INVALID_SPAN:
+            outcome = self._settling.outcome or self._settling.intended
+            self._span.set_attribute(semconv.BABELQUEUE_OUTCOME, str(outcome))
         super()._finish(error)
         if self._span.is_recording():
             asked(self._active.options.settle_hook, self._span, self._settling)
 
     def _measure(self, instruments: Instruments, seconds: float, failure: str) -> None:
         outcome = self._settling.outcome or self._settling.intended
-        attributes = {**self._told.timed, semconv.BABELQUEUE_OUTCOME: outcome.value}
+        attributes = {**self._told.timed, semconv.BABELQUEUE_OUTCOME: str(outcome)}
         instruments.operation_duration.record(seconds, failing(attributes, failure), self._context)
 
 
 class Receive(Operation):
     """Around a ``reserve()`` that a program called. There is a span only if a message came."""
-
-    __slots__ = ("_receiving", "_since")
 
     operation = "receive"
     operation_type = "receive"
@@ -126,22 +122,22 @@ class Receive(Operation):
             instruments.consumed.add(1, failing(self._told.metric, failure), self._context)
 
     def _tell(self, reservation: Reservation) -> None:
-        active, destination = self._active, self._receiving.destination
+        active, told = self._active, self._told
         if active.tracer is None:
             return
         judged = None if reservation.poison else verdict(reservation.body)
         envelope = judged if isinstance(judged, Envelope) else None
-        told = captured(reservation.headers, active) | (about(envelope) if envelope else {})
-        name = self._told.name
         trace_id = envelope.trace_id if envelope else ""
-        created = created_in(
-            active, destination.queue, reservation.headers, trace_id=trace_id, name=name
-        )
+        created = created_in(active, told, reservation.headers, trace_id)
         self._span = active.tracer.start_span(
-            name,
+            told.name,
             kind=SpanKind.CLIENT,
             links=links_to(created.span_context),
-            attributes=self._attributes(told),
+            attributes={
+                **told.span,
+                **captured(reservation.headers, active),
+                **(describing(envelope) if envelope else {}),
+            },
             start_time=self._since,
         )
         self._context = trace.set_span_in_context(self._span, Context())

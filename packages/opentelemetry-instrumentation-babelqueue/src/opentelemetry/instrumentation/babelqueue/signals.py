@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import threading
@@ -14,6 +15,7 @@ from opentelemetry import _logs, context, metrics, trace
 from opentelemetry.instrumentation.babelqueue import semconv
 from opentelemetry.instrumentation.babelqueue.config import Options
 from opentelemetry.instrumentation.babelqueue.metrics import GAUGES, Instruments
+from opentelemetry.instrumentation.babelqueue.telling import Place, Told, told_by
 from opentelemetry.instrumentation.babelqueue.version import __version__
 from opentelemetry.instrumentation.utils import is_instrumentation_enabled
 from opentelemetry.metrics import _internal
@@ -35,6 +37,7 @@ class Active(NamedTuple):
         sampler_of: The tracer provider, whose sampler may be asked.
         signals: Where it comes from.
         options: What to record.
+        told: What an operation on a queue, of a type, tells every time.
     """
 
     tracer: trace.Tracer | None
@@ -42,6 +45,7 @@ class Active(NamedTuple):
     sampler_of: trace.TracerProvider | None
     signals: Signals
     options: Options
+    told: Callable[[Place, str, str], Told]
 
     def without_spans(self) -> Active:
         """Return what there is for metrics: somebody else makes the span."""
@@ -61,6 +65,8 @@ class Signals:
         """Keep them; nothing is made yet."""
         self.options = options
         self.gauges = GAUGES
+        # Bounded: a program may make up names of queues for ever.
+        self._told = functools.lru_cache(maxsize=1024)(functools.partial(told_by, options))
         self._given = (tracer_provider, meter_provider, logger_provider)
         self._made: tuple[object, object, Active | None] | None = None
         self._failed = False
@@ -142,7 +148,7 @@ class Signals:
         tracer, instruments = self._tracer(tracers), self._instruments(meters)
         if tracer is None and instruments is None:
             return None
-        return Active(tracer, instruments, tracers, self, self.options)
+        return Active(tracer, instruments, tracers, self, self.options, self._told)
 
     def _tracer(self, provider: trace.TracerProvider | None) -> trace.Tracer | None:
         if provider is None or _is_the_apis(provider):

@@ -29,7 +29,7 @@ class Telemetry(JobTelemetry):
     def publishing(self, publication: Publication) -> AbstractContextManager[Publication] | None:
         """Make the ``publish`` span and put its context into the message."""
         active = self.signals.active()
-        return PublishOne(active, (publication,)) if active else None
+        return PublishOne(active, publication) if active else None
 
     def publishing_many(
         self, publications: tuple[Publication, ...]
