@@ -200,7 +200,9 @@ class _EnteredAll:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for step, own in zip(reversed(self._open), reversed(self._errors), strict=True):
+        while self._open:
+            step = self._open.pop()
+            own = self._errors[len(self._open)]
             if own is None:
                 step.__exit__(kind, error, traceback)
             else:

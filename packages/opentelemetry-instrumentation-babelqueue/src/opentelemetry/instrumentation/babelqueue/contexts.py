@@ -8,12 +8,19 @@ from asyncio import CancelledError
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from opentelemetry import baggage, context, propagate, trace
+from opentelemetry import baggage, propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.instrumentation.babelqueue.config import MODES, Function
 from opentelemetry.instrumentation.babelqueue.signals import Active
 from opentelemetry.instrumentation.babelqueue.telling import Told
-from opentelemetry.trace import INVALID_SPAN, INVALID_SPAN_CONTEXT, Link, Span, SpanContext
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    INVALID_SPAN_CONTEXT,
+    Link,
+    Span,
+    SpanContext,
+    SpanKind,
+)
 
 from babelqueue_carrier.headers import Headers
 from babelqueue_carrier.trace import Creation, creation, given_span_context, uuid_of
@@ -60,12 +67,15 @@ def created_in(
     return created
 
 
-def placed(active: Active, created: Creation, delivery: object, created_at: int) -> Placement:
+def placed(
+    active: Active, created: Creation, here: Context, delivery: object, created_at: int
+) -> Placement:
     """Return where the span of a delivery hangs.
 
     Args:
         active: What there is to record with.
         created: Where the message was created.
+        here: The context that is current.
         delivery: What a function for the mode is given.
         created_at: When the message was created, epoch milliseconds; 0 when nobody knows.
     """
@@ -75,27 +85,28 @@ def placed(active: Active, created: Creation, delivery: object, created_at: int)
     age = active.options.max_parent_age
     if mode == "parent" and age is not None and 0 < created_at < (time.time() - age) * 1000:
         mode = "link"
-    ambient = trace.get_current_span().get_span_context()
+    links = [] if mode == "none" else links_to(created.span_context)
+    if here:
+        ambient = trace.get_current_span(here).get_span_context()
+        if not links or ambient.span_id != created.span_context.span_id:
+            links += links_to(ambient)
     if mode == "none":
-        return Placement(Context(), links_to(ambient))
-    links = links_to(created.span_context)
-    if ambient.is_valid and ambient.span_id != created.span_context.span_id:
-        links.append(Link(ambient))
+        return Placement(Context(), links)
     if mode == "parent":
         return Placement(created.context, links)
     return Placement(trace.set_span_in_context(INVALID_SPAN, created.context), links)
 
 
-def given_context(told: Told, headers: Headers) -> SpanContext:
+def given_context(told: Told, headers: Headers) -> SpanContext | None:
     """Return the creation context that a caller's headers name, if they name one."""
     if not headers or not told.propagates:
-        return INVALID_SPAN_CONTEXT
-    return given_span_context(headers)
+        return None
+    given = given_span_context(headers)
+    return given if given.is_valid else None
 
 
-def around(span: Span, parent: Context) -> Context:
+def around(span: Span, parent: Context, here: Context) -> Context:
     """Return the context of a handler; what others keep in the one that is current stays."""
-    here = context.get_current()
     both = Context({**here, **parent}) if here and parent else parent or here
     return trace.set_span_in_context(span, both)
 
@@ -137,6 +148,15 @@ def asked(function: Function | None, *args: object) -> Any:  # noqa: ANN401 - wh
     except (Exception, CancelledError, GeneratorExit, SystemExit):
         logger.exception("%r failed; it changes nothing", function)
         return None
+
+
+def kind_of(given: SpanContext | None) -> tuple[SpanKind, list[Link]]:
+    """Return of which kind a span is that sends, and its links.
+
+    Args:
+        given: Where the message was created, if that was elsewhere.
+    """
+    return (SpanKind.PRODUCER, []) if given is None else (SpanKind.CLIENT, [Link(given)])
 
 
 def links_to(span_context: SpanContext) -> list[Link]:

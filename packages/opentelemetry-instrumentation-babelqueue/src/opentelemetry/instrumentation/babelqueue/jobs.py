@@ -13,13 +13,12 @@ from opentelemetry.instrumentation.babelqueue.contexts import (
     asked,
     given_context,
     injected,
-    links_to,
+    kind_of,
 )
 from opentelemetry.instrumentation.babelqueue.kinds import Process, Send
 from opentelemetry.instrumentation.babelqueue.operation import captured
 from opentelemetry.instrumentation.babelqueue.signals import Active, Signals
 from opentelemetry.instrumentation.babelqueue.telling import Told
-from opentelemetry.trace import SpanKind
 
 from babelqueue_redis.hooks import Hook
 from babelqueue_redis.jobs.values import JobRun, NewJob, printable
@@ -35,19 +34,19 @@ class JobTelemetry(Hook):
     def enqueuing(self, job: NewJob) -> AbstractContextManager[NewJob] | None:
         """Make the ``enqueue <kind>`` span and put its context into the job."""
         active = self.signals.active()
-        return EnqueueOne(active, (job,)) if active else None
+        return None if active is None else EnqueueOne(active, (job,))
 
     def enqueuing_many(
         self, jobs: tuple[NewJob, ...]
     ) -> AbstractContextManager[tuple[NewJob, ...]] | None:
         """Make one ``enqueue`` span for the batch and put its context into each job."""
         active = self.signals.active()
-        return EnqueueMany(active, jobs) if active else None
+        return None if active is None else EnqueueMany(active, jobs)
 
     def processing_job(self, run: JobRun) -> AbstractContextManager[object] | None:
         """Make the ``process <kind>`` span as a child of the one that enqueued the job."""
         active = self.signals.active()
-        return ProcessJob(active, run) if active else None
+        return None if active is None else ProcessJob(active, run)
 
 
 class Enqueue(Send):
@@ -75,15 +74,14 @@ class Enqueue(Send):
             self._enter()
             return jobs
         given = given_context(self._told_of(jobs[0]), jobs[0].headers)
+        kind, links = kind_of(given)
+        attributes = {**self._told.span, **about}
         span = active.tracer.start_span(
-            self._told.name,
-            kind=SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER,
-            links=links_to(given),
-            attributes={**self._told.span, **about},
+            self._told.name, kind=kind, links=links, attributes=attributes
         )
         where = trace.set_span_in_context(span)
         try:
-            if not given.is_valid:
+            if given is None:
                 jobs = tuple(
                     job.carrying(injected(self._told_of(job), where, job.headers)) for job in jobs
                 )
@@ -131,7 +129,8 @@ class ProcessJob(Process):
         if active.tracer is None:
             self._enter()
         else:
-            about = {
+            attributes = {
+                **self._told.span,
                 semconv.MESSAGING_MESSAGE_ID: printable(job.id),
                 semconv.BABELQUEUE_ATTEMPTS: job.attempts,
                 **captured(job.headers, active),
@@ -139,7 +138,7 @@ class ProcessJob(Process):
             self._start(
                 active.tracer,
                 self._run,
-                about,
+                attributes,
                 headers=job.headers,
                 trace_id="",
                 created_at=job.created_at,

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from opentelemetry import context
 from opentelemetry._logs import SeverityNumber
 from opentelemetry.instrumentation.babelqueue.contexts import (
     Placement,
@@ -47,7 +48,7 @@ class Process(Operation):
         self,
         tracer: Tracer,
         delivery: object,
-        about: dict[str, Any],
+        attributes: dict[str, Any],
         *,
         headers: Mapping[str, str],
         trace_id: str,
@@ -58,7 +59,7 @@ class Process(Operation):
         Args:
             tracer: Starts it.
             delivery: What a function for the mode is given.
-            about: Attributes of the message.
+            attributes: The span's, when it begins.
             headers: Its headers.
             trace_id: Its ``trace_id``; ``""`` for none.
             created_at: When it was created, epoch milliseconds; 0 when nobody knows.
@@ -67,9 +68,9 @@ class Process(Operation):
             Where the span hangs.
         """
         active, told = self._active, self._told
-        attributes = {**told.span, **about}
         created = created_in(active, told, headers, trace_id, attributes)
-        place = placed(active, created, delivery, created_at)
+        here = context.get_current()
+        place = placed(active, created, here, delivery, created_at)
         span = tracer.start_span(
             told.name,
             context=place.context,
@@ -77,7 +78,7 @@ class Process(Operation):
             links=place.links,
             attributes=attributes,
         )
-        self._enter(span, around(span, place.context))
+        self._enter(span, around(span, place.context, here))
         return place
 
     def _entered(

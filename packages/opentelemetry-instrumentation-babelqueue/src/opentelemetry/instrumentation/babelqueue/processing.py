@@ -32,7 +32,7 @@ class Processing(Process):
         """Start the span, and count the delivery unless that was done when it was received."""
         delivery, tracer = self._delivery, self._active.tracer
         envelope = delivery.envelope
-        created_at = envelope.meta.created_at if envelope else 0
+        created_at = 0 if envelope is None else envelope.meta.created_at
         if tracer is None:
             self._enter()
         else:
@@ -43,19 +43,21 @@ class Processing(Process):
     def _begin(self, tracer: Tracer, envelope: Envelope | None, created_at: int) -> None:
         delivery, options = self._delivery, self._active.options
         reservation = delivery.reservation
-        about = describing(envelope) if envelope else {}
+        attributes, trace_id = self._told.span.copy(), ""
         if envelope is not None:
-            about[semconv.BABELQUEUE_ATTEMPTS] = envelope.attempts
+            describe(envelope, attributes)
+            attributes[semconv.BABELQUEUE_ATTEMPTS] = envelope.attempts
+            trace_id = envelope.trace_id
         if options.captured_headers:
-            about |= captured(reservation.headers, self._active)
+            attributes |= captured(reservation.headers, self._active)
         if options.body_size:
-            about[semconv.MESSAGING_MESSAGE_BODY_SIZE] = len(reservation.body)
+            attributes[semconv.MESSAGING_MESSAGE_BODY_SIZE] = len(reservation.body)
         place = self._start(
             tracer,
             delivery,
-            about,
+            attributes,
             headers=reservation.headers,
-            trace_id=envelope.trace_id if envelope else "",
+            trace_id=trace_id,
             created_at=created_at,
         )
         if options.settle_spans and self._context is not None:
@@ -67,11 +69,10 @@ class Processing(Process):
         super()._finish(error)
 
 
-def describing(envelope: Envelope) -> dict[str, Any]:
-    """Return the attributes that tell which message it is."""
-    attributes: dict[str, Any] = {semconv.BABELQUEUE_URN: envelope.job}
-    if envelope.meta.id:
-        attributes[semconv.MESSAGING_MESSAGE_ID] = envelope.meta.id
+def describe(envelope: Envelope, attributes: dict[str, Any]) -> None:
+    """Add the attributes that tell which message it is."""
+    attributes[semconv.BABELQUEUE_URN] = envelope.job
+    if message_id := envelope.meta.id:
+        attributes[semconv.MESSAGING_MESSAGE_ID] = message_id
     if envelope.trace_id:
         attributes[semconv.MESSAGING_MESSAGE_CONVERSATION_ID] = envelope.trace_id
-    return attributes

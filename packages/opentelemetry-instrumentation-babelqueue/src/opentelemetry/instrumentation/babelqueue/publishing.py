@@ -12,7 +12,7 @@ from opentelemetry.instrumentation.babelqueue.contexts import (
     asked,
     given_context,
     injected,
-    links_to,
+    kind_of,
     stamp_of,
 )
 from opentelemetry.instrumentation.babelqueue.kinds import Send
@@ -47,20 +47,7 @@ class PublishOne(Send):
             self._enter()
             return publication
         given = given_context(told, publication.headers)
-        trace_id = foreseen(told, publication, given)
-        span = tracer.start_span(
-            told.name,
-            kind=SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER,
-            links=links_to(given),
-            attributes=_about(active, told, publication, trace_id),
-        )
-        where = trace.set_span_in_context(span)
-        try:
-            carrying = carried(told, publication, span, where, given, trace_id)
-            _tell(active, span, carrying, is_new=trace_id is None)
-        except BaseException:
-            span.end()
-            raise
+        span, where, carrying = begun(active, told, tracer, publication, given)
         self._enter(span, where)
         return carrying
 
@@ -91,8 +78,7 @@ class PublishMany(Send):
         """Let the one span be the creation context of all messages that have none."""
         active, told, first = self._active, self._told, self._publications[0]
         given = given_context(told, first.headers)
-        kind = SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER
-        span = self._start(tracer, kind, links_to(given))
+        span = self._start(tracer, *kind_of(given))
         where = trace.set_span_in_context(span)
         try:
             carrying = tuple(
@@ -126,30 +112,49 @@ def create_all(
     carrying, creations = [], {}
     for each in publications:
         given = given_context(told, each.headers)
-        if given.is_valid:
+        if given is not None:
             carrying.append(carried(told, each, INVALID_SPAN, Context(), given, each.trace_id))
             creations[given.span_id] = given
             continue
-        trace_id = foreseen(told, each, given)
-        attributes = _about(active, told, each, trace_id)
-        span = tracer.start_span(told.name, kind=SpanKind.PRODUCER, attributes=attributes)
-        try:
-            where = trace.set_span_in_context(span)
-            carrying.append(carried(told, each, span, where, given, trace_id))
-            _tell(active, span, carrying[-1], is_new=trace_id is None)
-        finally:
-            span.end()
+        span, _, carrier = begun(active, told, tracer, each, given)
+        span.end()
+        carrying.append(carrier)
         creation = span.get_span_context()
         creations[creation.span_id] = creation
     return tuple(carrying), [Link(each) for each in creations.values() if each.is_valid]
 
 
-def foreseen(told: Told, publication: Publication, given: SpanContext) -> str | None:
+def begun(
+    active: Active,
+    told: Told,
+    tracer: Tracer,
+    publication: Publication,
+    given: SpanContext | None,
+) -> tuple[Span, Context, Publication]:
+    """Start the span of one message.
+
+    Returns:
+        The span, the context that holds it, and the publication with its creation context in it.
+    """
+    trace_id = foreseen(told, publication, given)
+    attributes = _about(active, told, publication, trace_id)
+    kind, links = kind_of(given)
+    span = tracer.start_span(told.name, kind=kind, links=links, attributes=attributes)
+    try:
+        where = trace.set_span_in_context(span)
+        carrying = carried(told, publication, span, where, given, trace_id)
+        _tell(active, span, carrying, is_new=trace_id is None)
+    except BaseException:
+        span.end()
+        raise
+    return span, where, carrying
+
+
+def foreseen(told: Told, publication: Publication, given: SpanContext | None) -> str | None:
     """Return the ``trace_id`` of a publication, if it is known before its span is started."""
     if publication.trace_id is not None:
         return publication.trace_id
-    origin = given if given.is_valid else trace.get_current_span().get_span_context()
-    return stamp_of(told, origin)
+    return stamp_of(told, given or trace.get_current_span().get_span_context())
 
 
 def carried(  # noqa: PLR0913, PLR0917 - all that a message is to carry
@@ -157,7 +162,7 @@ def carried(  # noqa: PLR0913, PLR0917 - all that a message is to carry
     publication: Publication,
     span: Span,
     where: Context,
-    given: SpanContext,
+    given: SpanContext | None,
     trace_id: str | None,
 ) -> Publication:
     """Return a publication with its creation context in it.
@@ -167,22 +172,25 @@ def carried(  # noqa: PLR0913, PLR0917 - all that a message is to carry
         publication: What is published.
         span: What creates it, unless it has a creation context already.
         where: The context with that span.
-        given: The creation context that its headers name.
+        given: The creation context that its headers name, if they do.
         trace_id: Its ``trace_id``, as far as that is known.
     """
-    headers, origin = publication.headers, given
-    if not given.is_valid:
-        headers, origin = injected(told, where, headers), span.get_span_context()
-    return publication.carrying(headers, trace_id or stamp_of(told, origin))
+    headers = publication.headers
+    if given is None:
+        headers = injected(told, where, headers)
+    if not trace_id:
+        trace_id = stamp_of(told, given or span.get_span_context())
+    return publication.carrying(headers, trace_id)
 
 
 def _tell(active: Active, span: Span, publication: Publication, *, is_new: bool) -> None:
     """Tell a span of a message that it creates, and of its ``trace_id`` where that is new."""
-    if not span.is_recording():
+    hook = active.options.publish_hook
+    if not (is_new or hook) or not span.is_recording():
         return
     if is_new and publication.trace_id is not None:
         span.set_attribute(semconv.MESSAGING_MESSAGE_CONVERSATION_ID, publication.trace_id)
-    asked(active.options.publish_hook, span, publication)
+    asked(hook, span, publication)
 
 
 def _about(

@@ -13,7 +13,7 @@ from opentelemetry.instrumentation.babelqueue.contexts import (
     asked,
     given_context,
     injected,
-    links_to,
+    kind_of,
     stamp_of,
 )
 from opentelemetry.instrumentation.babelqueue.kinds import Process, Send
@@ -88,9 +88,9 @@ class SdkPublish(Send):
         span = self._begin(active.tracer, given)
         where = trace.set_span_in_context(span)
         try:
-            origin = given if given.is_valid else span.get_span_context()
+            origin = given or span.get_span_context()
             headers = call.headers
-            if not given.is_valid:
+            if given is None:
                 headers = injected(told, where, headers)
             trace_id = call.options.get("trace_id") or stamp_of(told, origin)
             carrying = call._replace(
@@ -103,15 +103,15 @@ class SdkPublish(Send):
         self._enter(span, where)
         return carrying
 
-    def _begin(self, tracer: Tracer, given: SpanContext) -> Span:
+    def _begin(self, tracer: Tracer, given: SpanContext | None) -> Span:
         call = self._call
-        about = {semconv.BABELQUEUE_URN: str(call.urn), **captured(call.headers, self._active)}
-        return tracer.start_span(
-            self._told.name,
-            kind=SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER,
-            links=links_to(given),
-            attributes={**self._told.span, **about},
-        )
+        attributes = {
+            **self._told.span,
+            semconv.BABELQUEUE_URN: str(call.urn),
+            **captured(call.headers, self._active),
+        }
+        kind, links = kind_of(given)
+        return tracer.start_span(self._told.name, kind=kind, links=links, attributes=attributes)
 
     def _tell(self, span: Span, call: Call) -> None:
         if not span.is_recording():
@@ -171,7 +171,8 @@ class SdkProcess(Process):
         about = {key: value for key, value in about.items() if value}
         if envelope:
             about[semconv.BABELQUEUE_ATTEMPTS] = attempts(envelope)
-        return {**about, **captured(self._received.headers, self._active)}
+        headers = captured(self._received.headers, self._active)
+        return {**self._told.span, **about, **headers}
 
     def _finish(self, error: BaseException | None) -> None:
         self._span.set_attribute(semconv.BABELQUEUE_OUTCOME, self._intended(error))
@@ -199,8 +200,10 @@ class SdkProcess(Process):
         return _BY_STRATEGY.get(strategy, "")
 
 
-def _is_current_producer(given: SpanContext) -> bool:
+def _is_current_producer(given: SpanContext | None) -> bool:
     """Tell whether headers name the current span, and it is a publish span already."""
+    if given is None:
+        return False
     current = trace.get_current_span()
     kind = getattr(current, "kind", None)
     return kind is SpanKind.PRODUCER and current.get_span_context().span_id == given.span_id

@@ -68,7 +68,7 @@ class Signals:
         # Bounded: a program may make up names of queues for ever.
         self._told = functools.lru_cache(maxsize=1024)(functools.partial(told_by, options))
         self._given = (tracer_provider, meter_provider, logger_provider)
-        self._made: tuple[object, object, Active | None] | None = None
+        self._made: tuple[object, object, Active | None] = (None, None, None)
         self._failed = False
         self._named = any(name in os.environ for name in _NAMED_PROVIDERS)
 
@@ -88,16 +88,17 @@ class Signals:
             tracers = self._given[0] or self._global(trace, "_TRACER_PROVIDER")
             meters = self._given[1] or self._global(_internal, "_METER_PROVIDER")
             made = self._made
-            if made is None or made[0] is not tracers or made[1] is not meters:
+            if made[0] is not tracers or made[1] is not meters:
                 made = self._made = (tracers, meters, self._active_of(tracers, meters))
         except Exception:
             if not self._failed:
                 self._failed = True
                 logger.exception("there is no telemetry: a provider fails")
             return None
-        if made[2] is None or (context.get_current() and not is_instrumentation_enabled()):
+        active = made[2]
+        if active is None or (context.get_current() and not is_instrumentation_enabled()):
             return None
-        return made[2]
+        return active
 
     def _global(self, module: Any, variable: str) -> Any:  # noqa: ANN401 - a provider
         """Return a global provider, or ``None`` while it is not set.
