@@ -80,4 +80,4 @@ def test_a_leak_of_one_object_a_message_would_be_seen(
 def test_the_benchmark_can_be_run(redis_url: str) -> None:
     """It asserts nothing, so this only keeps it from rotting."""
     lines = list(report(measure(redis_url, pairs=1, rounds=1)))
-    assert len(lines) == 8
+    assert len(lines) == 15
