@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from opentelemetry import _logs, context, metrics, trace
 from opentelemetry.instrumentation.babelqueue import semconv
@@ -28,7 +29,8 @@ FLUSH_MILLIS = 5000
 """How long a worker's end waits for providers to hand over what they have."""
 
 
-class Active(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Active:
     """What there is to record with. At least one of the first two is there.
 
     Attributes:
@@ -49,7 +51,7 @@ class Active(NamedTuple):
 
     def without_spans(self) -> Active:
         """Return what there is for metrics: somebody else makes the span."""
-        return self._replace(tracer=None)
+        return dataclasses.replace(self, tracer=None)
 
 
 class Signals:

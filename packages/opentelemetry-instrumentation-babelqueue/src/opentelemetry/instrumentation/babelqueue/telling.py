@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from opentelemetry.instrumentation.babelqueue import semconv
 from opentelemetry.instrumentation.babelqueue.config import Options
@@ -29,7 +30,8 @@ class Place(Hashable, Protocol):
         """The server's TCP port, if there is one."""
 
 
-class Told(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Told:
     """The constants of one operation on one queue. They are shared: whoever adds to them copies.
 
     Attributes:
