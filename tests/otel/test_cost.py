@@ -57,6 +57,7 @@ def growth(publisher: RedisPublisher, consumer_of: Make, messages: int, **option
     finally:
         instrumentor.uninstrument()
         provider.shutdown()
+        consumer.close()
 
 
 def test_memory_is_constant(publisher: RedisPublisher, consumer_of: Make) -> None:
@@ -80,4 +81,4 @@ def test_a_leak_of_one_object_a_message_would_be_seen(
 def test_the_benchmark_can_be_run(redis_url: str) -> None:
     """It asserts nothing, so this only keeps it from rotting."""
     lines = list(report(measure(redis_url, pairs=1, rounds=1)))
-    assert len(lines) == 8
+    assert len(lines) == 16

@@ -106,6 +106,6 @@ def expiring(url: str, n: int) -> Reading:
     entries = client.slowlog_get(10_000)
     client.config_set("slowlog-log-slower-than", -1)
     client.delete(QUEUE)
-    sweep = b"EVALSHA %b " % LEGACY_SWEEP.sha
+    sweep = b"EVALSHA " + LEGACY_SWEEP.sha
     calls = [entry["duration"] for entry in entries if entry["command"].startswith(sweep)]
     return {"value": sum(calls) / len(calls) / 1000, "moved": moved}

@@ -201,7 +201,9 @@ class _EnteredAll:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for step, own in zip(reversed(self._open), reversed(self._errors), strict=True):
+        while self._open:
+            step = self._open.pop()
+            own = self._errors[len(self._open)]
             if own is None:
                 step.__exit__(kind, error, traceback)
             else:
@@ -241,7 +243,8 @@ class _Entered(Generic[T]):
                 raise
             else:
                 self._open.append((hook, manager))
-                self._take(hook, value)
+                if value is not None and value is not self._value:
+                    self._take(hook, value)
         return self._value  # type: ignore[no-any-return]  # a T, or a hook's checked copy of it
 
     def __exit__(
@@ -266,7 +269,7 @@ class _Entered(Generic[T]):
     def _take(self, hook: Hook, value: Any) -> None:  # noqa: ANN401 - whatever the hook gave
         """Go on with a hook's changed publications or jobs, if they can be written."""
         recheck = _RECHECK.get(self._step)
-        if recheck is None or value is None or value is self._value:
+        if recheck is None:
             return
         try:
             if isinstance(self._value, tuple):

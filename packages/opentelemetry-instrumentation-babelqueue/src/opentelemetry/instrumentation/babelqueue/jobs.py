@@ -13,12 +13,12 @@ from opentelemetry.instrumentation.babelqueue.contexts import (
     asked,
     given_context,
     injected,
-    links_to,
+    kind_of,
 )
 from opentelemetry.instrumentation.babelqueue.kinds import Process, Send
 from opentelemetry.instrumentation.babelqueue.operation import captured
 from opentelemetry.instrumentation.babelqueue.signals import Active, Signals
-from opentelemetry.trace import SpanKind
+from opentelemetry.instrumentation.babelqueue.telling import Told
 
 from babelqueue_redis.hooks import Hook
 from babelqueue_redis.jobs.values import JobRun, NewJob, printable
@@ -34,25 +34,23 @@ class JobTelemetry(Hook):
     def enqueuing(self, job: NewJob) -> AbstractContextManager[NewJob] | None:
         """Make the ``enqueue <kind>`` span and put its context into the job."""
         active = self.signals.active()
-        return EnqueueOne(active, (job,)) if active else None
+        return None if active is None else EnqueueOne(active, (job,))
 
     def enqueuing_many(
         self, jobs: tuple[NewJob, ...]
     ) -> AbstractContextManager[tuple[NewJob, ...]] | None:
         """Make one ``enqueue`` span for the batch and put its context into each job."""
         active = self.signals.active()
-        return EnqueueMany(active, jobs) if active else None
+        return None if active is None else EnqueueMany(active, jobs)
 
     def processing_job(self, run: JobRun) -> AbstractContextManager[object] | None:
         """Make the ``process <kind>`` span as a child of the one that enqueued the job."""
         active = self.signals.active()
-        return ProcessJob(active, run) if active else None
+        return None if active is None else ProcessJob(active, run)
 
 
 class Enqueue(Send):
     """Around one enqueue of one or more jobs."""
-
-    __slots__ = ("_jobs",)
 
     operation = "enqueue"
 
@@ -75,15 +73,17 @@ class Enqueue(Send):
         if active.tracer is None:
             self._enter()
             return jobs
-        given = given_context(active, jobs[0].kind, jobs[0].headers)
-        kind = SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER
-        span = self._start(active.tracer, kind, links_to(given), about)
+        given = given_context(self._told_of(jobs[0]), jobs[0].headers)
+        kind, links = kind_of(given)
+        attributes = {**self._told.span, **about}
+        span = active.tracer.start_span(
+            self._told.name, kind=kind, links=links, attributes=attributes
+        )
         where = trace.set_span_in_context(span)
         try:
-            if not given.is_valid:
+            if given is None:
                 jobs = tuple(
-                    job.carrying({**injected(active, job.kind, where), **job.headers})
-                    for job in jobs
+                    job.carrying(injected(self._told_of(job), where, job.headers)) for job in jobs
                 )
             for job in jobs if span.is_recording() else ():
                 asked(active.options.publish_hook, span, job)
@@ -93,11 +93,12 @@ class Enqueue(Send):
         self._enter(span, where)
         return jobs
 
+    def _told_of(self, job: NewJob) -> Told:
+        return self._active.told(job.destination, self.operation, self.operation_type)
+
 
 class EnqueueOne(Enqueue):
     """Around ``enqueue``."""
-
-    __slots__ = ()
 
     def __enter__(self) -> NewJob:
         """Start the span, and return the job with its context in it."""
@@ -109,8 +110,6 @@ class EnqueueOne(Enqueue):
 class EnqueueMany(Enqueue):
     """Around ``enqueue_many``."""
 
-    __slots__ = ()
-
     def __enter__(self) -> tuple[NewJob, ...]:
         """Start the span, and return the jobs with its context in them."""
         return self._begin({semconv.MESSAGING_BATCH_MESSAGE_COUNT: len(self._jobs)})
@@ -118,8 +117,6 @@ class EnqueueMany(Enqueue):
 
 class ProcessJob(Process):
     """Around the run of one job."""
-
-    __slots__ = ("_run",)
 
     def __init__(self, active: Active, run: JobRun) -> None:
         """Prepare."""
@@ -132,7 +129,8 @@ class ProcessJob(Process):
         if active.tracer is None:
             self._enter()
         else:
-            about = {
+            attributes = {
+                **self._told.span,
                 semconv.MESSAGING_MESSAGE_ID: printable(job.id),
                 semconv.BABELQUEUE_ATTEMPTS: job.attempts,
                 **captured(job.headers, active),
@@ -140,19 +138,12 @@ class ProcessJob(Process):
             self._start(
                 active.tracer,
                 self._run,
-                about,
+                attributes,
                 headers=job.headers,
                 trace_id="",
                 created_at=job.created_at,
             )
-        self._entered(self._tell)
-
-    def _tell(self) -> None:
-        active, run = self._active, self._run
-        if self._span.is_recording():
-            asked(active.options.process_hook, self._span, run)
-        if active.instruments is not None:
-            self._tell_delivery(active.instruments, run.job.created_at, None)
+        self._entered(self._run, job.created_at)
 
     def __exit__(
         self,

@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from opentelemetry import context
 from opentelemetry._logs import SeverityNumber
 from opentelemetry.instrumentation.babelqueue.contexts import (
     Placement,
     around,
+    asked,
     created_in,
     placed,
 )
 from opentelemetry.instrumentation.babelqueue.metrics import Instruments
 from opentelemetry.instrumentation.babelqueue.operation import Operation, error_type
-from opentelemetry.instrumentation.babelqueue.signals import Active
-from opentelemetry.instrumentation.babelqueue.telling import Place, failing
-from opentelemetry.trace import Link, Span, SpanKind, Tracer
+from opentelemetry.instrumentation.babelqueue.telling import failing
+from opentelemetry.trace import SpanKind, Tracer
+
+logger = logging.getLogger(__name__)
 
 
 class Send(Operation):
     """Around one publish of ``_count`` messages."""
 
-    __slots__ = ("_count",)
-
     operation = "publish"
     operation_type = "send"
 
-    def __init__(self, active: Active, place: Place) -> None:
-        """Prepare, for one message."""
-        super().__init__(active, place)
-        self._count = 1
-
-    def _start(
-        self, tracer: Tracer, kind: SpanKind, links: list[Link], about: dict[str, Any]
-    ) -> Span:
-        """Start the span, under the current one."""
-        return tracer.start_span(
-            self._told.name, kind=kind, links=links, attributes=self._attributes(about)
-        )
+    _count = 1
 
     def _measure(self, instruments: Instruments, seconds: float, failure: str) -> None:
         super()._measure(instruments, seconds, failure)
@@ -49,8 +40,6 @@ class Send(Operation):
 class Process(Operation):
     """Around the handling of one delivery."""
 
-    __slots__ = ()
-
     operation = "process"
     operation_type = "process"
     severity = SeverityNumber.ERROR
@@ -59,7 +48,7 @@ class Process(Operation):
         self,
         tracer: Tracer,
         delivery: object,
-        about: dict[str, Any],
+        attributes: dict[str, Any],
         *,
         headers: Mapping[str, str],
         trace_id: str,
@@ -70,7 +59,7 @@ class Process(Operation):
         Args:
             tracer: Starts it.
             delivery: What a function for the mode is given.
-            about: Attributes of the message.
+            attributes: The span's, when it begins.
             headers: Its headers.
             trace_id: Its ``trace_id``; ``""`` for none.
             created_at: When it was created, epoch milliseconds; 0 when nobody knows.
@@ -78,21 +67,47 @@ class Process(Operation):
         Returns:
             Where the span hangs.
         """
-        active, name = self._active, self._told.name
-        attributes = self._attributes(about)
-        created = created_in(
-            active, self._place.queue, headers, trace_id=trace_id, name=name, attributes=attributes
-        )
-        place = placed(active, created, delivery, created_at)
+        active, told = self._active, self._told
+        created = created_in(active, told, headers, trace_id, attributes)
+        here = context.get_current()
+        place = placed(active, created, here, delivery, created_at)
         span = tracer.start_span(
-            name,
+            told.name,
             context=place.context,
             kind=SpanKind.CONSUMER,
             links=place.links,
             attributes=attributes,
         )
-        self._enter(span, around(span, place.context))
+        self._enter(span, around(span, place.context, here))
         return place
+
+    def _entered(
+        self,
+        delivery: object,
+        created_at: int,
+        refusal: BaseException | None = None,
+        *,
+        counted: bool = False,
+    ) -> None:
+        """Do what may fail once the span is current, without leaking it.
+
+        Args:
+            delivery: What the user's hook is given.
+            created_at: As for :meth:`_start`.
+            refusal: Why no handler will be called.
+            counted: The delivery was counted before.
+        """
+        hook, instruments = self._active.options.process_hook, self._active.instruments
+        try:
+            if hook is not None and self._span.is_recording():
+                asked(hook, self._span, delivery)
+            if instruments is not None:
+                self._tell_delivery(instruments, created_at, refusal, counted=counted)
+        except Exception:
+            logger.exception("something is not told of %s", self._told.name)
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
 
     def _tell_delivery(
         self,
@@ -100,7 +115,7 @@ class Process(Operation):
         created_at: int,
         refusal: BaseException | None,
         *,
-        counted: bool = False,
+        counted: bool,
     ) -> None:
         """Count the delivery, unless it is counted, and tell how long the message waited."""
         attributes = failing(self._told.metric, "" if refusal is None else error_type(refusal))

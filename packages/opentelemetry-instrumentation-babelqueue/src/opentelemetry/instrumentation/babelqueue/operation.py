@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import traceback as tracebacks
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -16,7 +16,7 @@ from opentelemetry.context import Context
 from opentelemetry.instrumentation.babelqueue import semconv
 from opentelemetry.instrumentation.babelqueue.metrics import Instruments
 from opentelemetry.instrumentation.babelqueue.signals import SCOPE, Active
-from opentelemetry.instrumentation.babelqueue.telling import Place, failing, told_by
+from opentelemetry.instrumentation.babelqueue.telling import Place, failing
 from opentelemetry.trace import INVALID_SPAN, Span, Status, StatusCode
 
 from babelqueue_carrier.errors import message_of, qualified_name
@@ -36,30 +36,18 @@ class Operation:
         severity: Of the log event that an exception becomes.
     """
 
-    __slots__ = (
-        "_active",
-        "_context",
-        "_forks",
-        "_place",
-        "_span",
-        "_started",
-        "_token",
-        "_told",
-    )
-
     operation = ""
     operation_type = ""
     severity = SeverityNumber.WARN
 
+    _span: Span = INVALID_SPAN
+    _context: Context | None = None
+    _token: Any = None
+
     def __init__(self, active: Active, place: Place) -> None:
         """Prepare; nothing is started yet."""
         self._active = active
-        self._place = place
-        self._told = told_by(place, self.operation, self.operation_type, active.options.system)
-        self._span: Span = INVALID_SPAN
-        self._context: Context | None = None
-        self._token: Any = None
-        self._started: float | None = None
+        self._told = active.told(place, self.operation, self.operation_type)
 
     def __exit__(
         self,
@@ -68,8 +56,6 @@ class Operation:
         traceback: TracebackType | None,
     ) -> None:
         """End the span with the error that passes through, and measure."""
-        if self._started is None:
-            return
         inherited = self._forks != _forks
         try:
             if not inherited:
@@ -94,23 +80,9 @@ class Operation:
             self._context = where
             self._token = context.attach(where)
 
-    def _entered(self, tell: Callable[[], None]) -> None:
-        """Do what may fail once the span is current, without leaking it."""
-        try:
-            tell()
-        except Exception:
-            logger.exception("something is not told of %s %s", self.operation, self._place.queue)
-        except BaseException as error:
-            self.__exit__(type(error), error, error.__traceback__)
-            raise
-
-    def _attributes(self, about: dict[str, Any]) -> dict[str, Any]:
-        """Return the attributes that the span begins with."""
-        return {**self._told.span, **about}
-
     def _finish(self, error: BaseException | None) -> None:
         """Measure, and tell the error. Either may fail without the other."""
-        seconds = time.perf_counter() - (self._started or 0)
+        seconds = time.perf_counter() - self._started
         failure = "" if error is None else error_type(error)
         try:
             if self._active.instruments is not None:

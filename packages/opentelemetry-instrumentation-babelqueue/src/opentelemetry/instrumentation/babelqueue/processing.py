@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opentelemetry.instrumentation.babelqueue import semconv
-from opentelemetry.instrumentation.babelqueue.contexts import Placement, asked
+from opentelemetry.instrumentation.babelqueue.contexts import Placement
 from opentelemetry.instrumentation.babelqueue.kinds import Process
 from opentelemetry.instrumentation.babelqueue.operation import captured
 from opentelemetry.instrumentation.babelqueue.signals import Active
@@ -23,8 +23,6 @@ RECEIVED = object()
 class Processing(Process):
     """Around the handling of one delivery."""
 
-    __slots__ = ("_delivery",)
-
     def __init__(self, active: Active, delivery: Delivery) -> None:
         """Prepare."""
         super().__init__(active, delivery.destination)
@@ -32,55 +30,49 @@ class Processing(Process):
 
     def __enter__(self) -> None:
         """Start the span, and count the delivery unless that was done when it was received."""
-        envelope, active = self._delivery.envelope, self._active
-        created_at = envelope.meta.created_at if envelope else 0
-        if active.tracer is None:
+        delivery, tracer = self._delivery, self._active.tracer
+        envelope = delivery.envelope
+        created_at = 0 if envelope is None else envelope.meta.created_at
+        if tracer is None:
             self._enter()
         else:
-            self._begin(active.tracer, envelope, created_at)
-        self._entered(lambda: self._tell(created_at))
-
-    def _tell(self, created_at: int) -> None:
-        delivery, active = self._delivery, self._active
-        if self._span.is_recording():
-            asked(active.options.process_hook, self._span, delivery)
-        if active.instruments is not None:
-            received = RECEIVED in delivery.reservation.notes
-            self._tell_delivery(active.instruments, created_at, delivery.refusal, counted=received)
+            self._begin(tracer, envelope, created_at)
+        received = RECEIVED in delivery.reservation.notes
+        self._entered(delivery, created_at, delivery.refusal, counted=received)
 
     def _begin(self, tracer: Tracer, envelope: Envelope | None, created_at: int) -> None:
-        delivery, active = self._delivery, self._active
+        delivery, options = self._delivery, self._active.options
+        reservation = delivery.reservation
+        attributes, trace_id = self._told.span.copy(), ""
+        if envelope is not None:
+            describe(envelope, attributes)
+            attributes[semconv.BABELQUEUE_ATTEMPTS] = envelope.attempts
+            trace_id = envelope.trace_id
+        if options.captured_headers:
+            attributes |= captured(reservation.headers, self._active)
+        if options.body_size:
+            attributes[semconv.MESSAGING_MESSAGE_BODY_SIZE] = len(reservation.body)
         place = self._start(
             tracer,
             delivery,
-            self._about(envelope),
-            headers=delivery.headers,
-            trace_id=envelope.trace_id if envelope else "",
+            attributes,
+            headers=reservation.headers,
+            trace_id=trace_id,
             created_at=created_at,
         )
-        if active.options.settle_spans and self._context is not None:
-            delivery.reservation.notes[PLACEMENT] = Placement(self._context, place.links)
-
-    def _about(self, envelope: Envelope | None) -> dict[str, Any]:
-        attributes: dict[str, Any] = captured(self._delivery.headers, self._active)
-        if envelope is not None:
-            attributes[semconv.BABELQUEUE_ATTEMPTS] = envelope.attempts
-            attributes |= about(envelope)
-        if self._active.options.body_size:
-            attributes[semconv.MESSAGING_MESSAGE_BODY_SIZE] = len(self._delivery.reservation.body)
-        return attributes
+        if options.settle_spans and self._context is not None:
+            reservation.notes[PLACEMENT] = Placement(self._context, place.links)
 
     def _finish(self, error: BaseException | None) -> None:
         outcome = self._delivery.intended(error)
-        self._span.set_attribute(semconv.BABELQUEUE_OUTCOME, outcome.value)
+        self._span.set_attribute(semconv.BABELQUEUE_OUTCOME, str(outcome))
         super()._finish(error)
 
 
-def about(envelope: Envelope) -> dict[str, Any]:
-    """Return the attributes that tell which message it is."""
-    attributes = {semconv.BABELQUEUE_URN: envelope.job}
-    if envelope.meta.id:
-        attributes[semconv.MESSAGING_MESSAGE_ID] = envelope.meta.id
+def describe(envelope: Envelope, attributes: dict[str, Any]) -> None:
+    """Add the attributes that tell which message it is."""
+    attributes[semconv.BABELQUEUE_URN] = envelope.job
+    if message_id := envelope.meta.id:
+        attributes[semconv.MESSAGING_MESSAGE_ID] = message_id
     if envelope.trace_id:
         attributes[semconv.MESSAGING_MESSAGE_CONVERSATION_ID] = envelope.trace_id
-    return attributes

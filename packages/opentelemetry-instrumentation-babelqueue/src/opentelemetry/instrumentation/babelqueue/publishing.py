@@ -12,14 +12,14 @@ from opentelemetry.instrumentation.babelqueue.contexts import (
     asked,
     given_context,
     injected,
-    links_to,
+    kind_of,
     stamp_of,
 )
 from opentelemetry.instrumentation.babelqueue.kinds import Send
 from opentelemetry.instrumentation.babelqueue.operation import captured
 from opentelemetry.instrumentation.babelqueue.signals import Active
-from opentelemetry.instrumentation.babelqueue.telling import told_by
-from opentelemetry.trace import Span, SpanContext, SpanKind, Tracer
+from opentelemetry.instrumentation.babelqueue.telling import Told
+from opentelemetry.trace import INVALID_SPAN, Link, Span, SpanContext, SpanKind, Tracer
 
 from babelqueue_redis.core.publishing import message_of
 from babelqueue_redis.values import Publication
@@ -27,22 +27,13 @@ from babelqueue_redis.values import Publication
 _SOME_UUID = "0" * 36
 
 
-class Publish(Send):
-    """Around one publish of one or more messages."""
-
-    __slots__ = ("_publications",)
-
-    def __init__(self, active: Active, publications: tuple[Publication, ...]) -> None:
-        """Prepare."""
-        super().__init__(active, publications[0].destination)
-        self._count = len(publications)
-        self._publications = publications
-
-
-class PublishOne(Publish):
+class PublishOne(Send):
     """Around ``publish``."""
 
-    __slots__ = ()
+    def __init__(self, active: Active, publication: Publication) -> None:
+        """Prepare."""
+        super().__init__(active, publication.destination)
+        self._publication = publication
 
     def __enter__(self) -> Publication:
         """Start the span, and return the publication with its context in it.
@@ -50,31 +41,25 @@ class PublishOne(Publish):
         Headers that already name a creation context are the caller's: they stay as they are, and
         the span is a CLIENT span that links to that context.
         """
-        publication = self._publications[0]
-        tracer = self._active.tracer
+        active, told, publication = self._active, self._told, self._publication
+        tracer = active.tracer
         if tracer is None:
             self._enter()
             return publication
-        given = given_context(self._active, publication.destination.queue, publication.headers)
-        kind = SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER
-        trace_id = foreseen(self._active, publication, given)
-        about = _about(self._active, publication, trace_id)
-        span = self._start(tracer, kind, links_to(given), about)
-        where = trace.set_span_in_context(span)
-        try:
-            carrying = carried(self._active, publication, where, given, trace_id)
-            _tell(self._active, span, carrying, is_new=trace_id is None)
-        except BaseException:
-            span.end()
-            raise
+        given = given_context(told, publication.headers)
+        span, where, carrying = begun(active, told, tracer, publication, given)
         self._enter(span, where)
         return carrying
 
 
-class PublishMany(Publish):
+class PublishMany(Send):
     """Around ``publish_many``."""
 
-    __slots__ = ()
+    def __init__(self, active: Active, publications: tuple[Publication, ...]) -> None:
+        """Prepare."""
+        super().__init__(active, publications[0].destination)
+        self._count = len(publications)
+        self._publications = publications
 
     def __enter__(self) -> tuple[Publication, ...]:
         """Start the spans, and return the publications with their contexts in them."""
@@ -82,24 +67,23 @@ class PublishMany(Publish):
         if tracer is None:
             self._enter()
             return self._publications
-        count = {semconv.MESSAGING_BATCH_MESSAGE_COUNT: len(self._publications)}
         if not self._active.options.create_spans:
-            return self._as_creator(tracer, count)
+            return self._as_creator(tracer)
         carrying, creations = create_all(self._active, tracer, self._publications)
-        span = self._start(tracer, SpanKind.CLIENT, links_to(*creations), count)
+        span = self._start(tracer, SpanKind.CLIENT, creations)
         self._enter(span, trace.set_span_in_context(span))
         return carrying
 
-    def _as_creator(self, tracer: Tracer, count: dict[str, Any]) -> tuple[Publication, ...]:
+    def _as_creator(self, tracer: Tracer) -> tuple[Publication, ...]:
         """Let the one span be the creation context of all messages that have none."""
-        active, first = self._active, self._publications[0]
-        given = given_context(active, first.destination.queue, first.headers)
-        kind = SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER
-        span = self._start(tracer, kind, links_to(given), count)
+        active, told, first = self._active, self._told, self._publications[0]
+        given = given_context(told, first.headers)
+        span = self._start(tracer, *kind_of(given))
         where = trace.set_span_in_context(span)
         try:
             carrying = tuple(
-                carried(active, each, where, given, each.trace_id) for each in self._publications
+                carried(told, each, span, where, given, each.trace_id)
+                for each in self._publications
             )
             for each in carrying:
                 _tell(active, span, each, is_new=len(carrying) == 1)
@@ -109,85 +93,119 @@ class PublishMany(Publish):
         self._enter(span, where)
         return carrying
 
+    def _start(self, tracer: Tracer, kind: SpanKind, links: list[Link]) -> Span:
+        """Start the span, under the current one."""
+        count = {semconv.MESSAGING_BATCH_MESSAGE_COUNT: self._count}
+        attributes = {**self._told.span, **count}
+        return tracer.start_span(self._told.name, kind=kind, links=links, attributes=attributes)
+
 
 def create_all(
     active: Active, tracer: Tracer, publications: Sequence[Publication]
-) -> tuple[tuple[Publication, ...], list[SpanContext]]:
+) -> tuple[tuple[Publication, ...], list[Link]]:
     """Make a ``create`` span for each message that names no creation context yet.
 
     Returns:
-        The publications with their contexts in them, and the contexts.
+        The publications with their contexts in them, and a link to each context.
     """
-    place = publications[0].destination
-    told = told_by(place, "create", "create", active.options.system)
-    carrying, creations = [], []
+    told = active.told(publications[0].destination, "create", "create")
+    carrying, creations = [], {}
     for each in publications:
-        given = given_context(active, place.queue, each.headers)
-        if given.is_valid:
-            carrying.append(carried(active, each, Context(), given, each.trace_id))
-            creations.append(given)
+        given = given_context(told, each.headers)
+        if given is not None:
+            carrying.append(carried(told, each, INVALID_SPAN, Context(), given, each.trace_id))
+            creations[given.span_id] = given
             continue
-        trace_id = foreseen(active, each, given)
-        attributes = {**told.span, **_about(active, each, trace_id)}
-        span = tracer.start_span(told.name, kind=SpanKind.PRODUCER, attributes=attributes)
-        try:
-            where = trace.set_span_in_context(span)
-            carrying.append(carried(active, each, where, given, trace_id))
-            _tell(active, span, carrying[-1], is_new=trace_id is None)
-        finally:
-            span.end()
-        creations.append(span.get_span_context())
-    return tuple(carrying), creations
+        span, _, carrier = begun(active, told, tracer, each, given)
+        span.end()
+        carrying.append(carrier)
+        creation = span.get_span_context()
+        creations[creation.span_id] = creation
+    return tuple(carrying), [Link(each) for each in creations.values() if each.is_valid]
 
 
-def foreseen(active: Active, publication: Publication, given: SpanContext) -> str | None:
+def begun(
+    active: Active,
+    told: Told,
+    tracer: Tracer,
+    publication: Publication,
+    given: SpanContext | None,
+) -> tuple[Span, Context, Publication]:
+    """Start the span of one message.
+
+    Returns:
+        The span, the context that holds it, and the publication with its creation context in it.
+    """
+    trace_id = foreseen(told, publication, given)
+    attributes = _about(active, told, publication, trace_id)
+    kind, links = kind_of(given)
+    span = tracer.start_span(told.name, kind=kind, links=links, attributes=attributes)
+    try:
+        where = trace.set_span_in_context(span)
+        carrying = carried(told, publication, span, where, given, trace_id)
+        _tell(active, span, carrying, is_new=trace_id is None)
+    except BaseException:
+        span.end()
+        raise
+    return span, where, carrying
+
+
+def foreseen(told: Told, publication: Publication, given: SpanContext | None) -> str | None:
     """Return the ``trace_id`` of a publication, if it is known before its span is started."""
     if publication.trace_id is not None:
         return publication.trace_id
-    origin = given if given.is_valid else trace.get_current_span().get_span_context()
-    return stamp_of(active, publication.destination.queue, origin)
+    return stamp_of(told, given or trace.get_current_span().get_span_context())
 
 
-def carried(
-    active: Active,
+def carried(  # noqa: PLR0913, PLR0917 - all that a message is to carry
+    told: Told,
     publication: Publication,
+    span: Span,
     where: Context,
-    given: SpanContext,
+    given: SpanContext | None,
     trace_id: str | None,
 ) -> Publication:
     """Return a publication with its creation context in it.
 
     Args:
-        active: What there is to record with.
+        told: What is told of the queue.
         publication: What is published.
-        where: The context of the span that creates it, unless it has a creation context already.
-        given: The creation context that its headers name.
+        span: What creates it, unless it has a creation context already.
+        where: The context with that span.
+        given: The creation context that its headers name, if they do.
         trace_id: Its ``trace_id``, as far as that is known.
     """
-    queue, headers, origin = publication.destination.queue, publication.headers, given
-    if not given.is_valid:
-        headers = {**injected(active, queue, where), **headers}
-        origin = trace.get_current_span(where).get_span_context()
-    return publication.carrying(headers, trace_id or stamp_of(active, queue, origin))
+    headers = publication.headers
+    if given is None:
+        headers = injected(told, where, headers)
+    if not trace_id:
+        trace_id = stamp_of(told, given or span.get_span_context())
+    return publication.carrying(headers, trace_id)
 
 
 def _tell(active: Active, span: Span, publication: Publication, *, is_new: bool) -> None:
     """Tell a span of a message that it creates, and of its ``trace_id`` where that is new."""
-    if not span.is_recording():
+    hook = active.options.publish_hook
+    if not (is_new or hook) or not span.is_recording():
         return
     if is_new and publication.trace_id is not None:
         span.set_attribute(semconv.MESSAGING_MESSAGE_CONVERSATION_ID, publication.trace_id)
-    asked(active.options.publish_hook, span, publication)
+    asked(hook, span, publication)
 
 
-def _about(active: Active, publication: Publication, trace_id: str | None) -> dict[str, Any]:
-    about: dict[str, Any] = {
+def _about(
+    active: Active, told: Told, publication: Publication, trace_id: str | None
+) -> dict[str, Any]:
+    """Return what the span of one message begins with."""
+    about = {
+        **told.span,
         semconv.MESSAGING_MESSAGE_ID: publication.message_id,
         semconv.BABELQUEUE_URN: publication.urn,
-        **captured(publication.headers, active),
     }
     if trace_id is not None:
         about[semconv.MESSAGING_MESSAGE_CONVERSATION_ID] = trace_id
+    if active.options.captured_headers:
+        about |= captured(publication.headers, active)
     if active.options.body_size:
         about[semconv.MESSAGING_MESSAGE_BODY_SIZE] = len(message_of(publication, _SOME_UUID)[0])
     return about

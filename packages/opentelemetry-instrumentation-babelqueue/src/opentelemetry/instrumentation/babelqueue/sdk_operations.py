@@ -13,7 +13,7 @@ from opentelemetry.instrumentation.babelqueue.contexts import (
     asked,
     given_context,
     injected,
-    links_to,
+    kind_of,
     stamp_of,
 )
 from opentelemetry.instrumentation.babelqueue.kinds import Process, Send
@@ -72,8 +72,6 @@ class Guarded:
 class SdkPublish(Send):
     """Around a publish of the SDK."""
 
-    __slots__ = ("_call", "message_id")
-
     def __init__(self, active: Active, app: Any, call: Call) -> None:  # noqa: ANN401 - the SDK's
         """Prepare."""
         super().__init__(active, SdkPlace.of(app, call.options.get("queue") or app.queue))
@@ -82,19 +80,19 @@ class SdkPublish(Send):
 
     def __enter__(self) -> Call:
         """Start the span, and return the call with its context in it."""
-        active, call, queue = self._active, self._call, self._place.queue
-        given = given_context(active, queue, call.headers)
+        active, told, call = self._active, self._told, self._call
+        given = given_context(told, call.headers)
         if active.tracer is None or _is_current_producer(given):
             self._enter()  # the SDK's own helper has made the span
             return call
         span = self._begin(active.tracer, given)
         where = trace.set_span_in_context(span)
         try:
-            origin = given if given.is_valid else span.get_span_context()
+            origin = given or span.get_span_context()
             headers = call.headers
-            if not given.is_valid:
-                headers = {**injected(active, queue, where), **headers}
-            trace_id = call.options.get("trace_id") or stamp_of(active, queue, origin)
+            if given is None:
+                headers = injected(told, where, headers)
+            trace_id = call.options.get("trace_id") or stamp_of(told, origin)
             carrying = call._replace(
                 headers=headers, options={**call.options, "trace_id": trace_id}
             )
@@ -105,11 +103,15 @@ class SdkPublish(Send):
         self._enter(span, where)
         return carrying
 
-    def _begin(self, tracer: Tracer, given: SpanContext) -> Span:
+    def _begin(self, tracer: Tracer, given: SpanContext | None) -> Span:
         call = self._call
-        about = {semconv.BABELQUEUE_URN: str(call.urn), **captured(call.headers, self._active)}
-        kind = SpanKind.CLIENT if given.is_valid else SpanKind.PRODUCER
-        return self._start(tracer, kind, links_to(given), about)
+        attributes = {
+            **self._told.span,
+            semconv.BABELQUEUE_URN: str(call.urn),
+            **captured(call.headers, self._active),
+        }
+        kind, links = kind_of(given)
+        return tracer.start_span(self._told.name, kind=kind, links=links, attributes=attributes)
 
     def _tell(self, span: Span, call: Call) -> None:
         if not span.is_recording():
@@ -126,8 +128,6 @@ class SdkPublish(Send):
 
 class SdkProcess(Process):
     """Around the handler of a message that the SDK dispatches."""
-
-    __slots__ = ("_app", "_envelope", "_received", "_refusal")
 
     def __init__(
         self,
@@ -160,14 +160,7 @@ class SdkProcess(Process):
                 trace_id=text(envelope.get("trace_id")),
                 created_at=created_at,
             )
-        self._entered(lambda: self._tell(created_at))
-
-    def _tell(self, created_at: int) -> None:
-        active = self._active
-        if self._span.is_recording():
-            asked(active.options.process_hook, self._span, self._received)
-        if active.instruments is not None:
-            self._tell_delivery(active.instruments, created_at, self._refusal)
+        self._entered(received, created_at, self._refusal)
 
     def _about(self, envelope: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
         about = {
@@ -178,7 +171,8 @@ class SdkProcess(Process):
         about = {key: value for key, value in about.items() if value}
         if envelope:
             about[semconv.BABELQUEUE_ATTEMPTS] = attempts(envelope)
-        return {**about, **captured(self._received.headers, self._active)}
+        headers = captured(self._received.headers, self._active)
+        return {**self._told.span, **about, **headers}
 
     def _finish(self, error: BaseException | None) -> None:
         self._span.set_attribute(semconv.BABELQUEUE_OUTCOME, self._intended(error))
@@ -206,8 +200,10 @@ class SdkProcess(Process):
         return _BY_STRATEGY.get(strategy, "")
 
 
-def _is_current_producer(given: SpanContext) -> bool:
+def _is_current_producer(given: SpanContext | None) -> bool:
     """Tell whether headers name the current span, and it is a publish span already."""
+    if given is None:
+        return False
     current = trace.get_current_span()
     kind = getattr(current, "kind", None)
     return kind is SpanKind.PRODUCER and current.get_span_context().span_id == given.span_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from opentelemetry import trace
+from opentelemetry import context, trace
 from opentelemetry.context import Context
 from opentelemetry.instrumentation.babelqueue import semconv
 from opentelemetry.instrumentation.babelqueue.contexts import (
@@ -16,10 +16,10 @@ from opentelemetry.instrumentation.babelqueue.contexts import (
 )
 from opentelemetry.instrumentation.babelqueue.metrics import Instruments
 from opentelemetry.instrumentation.babelqueue.operation import Operation, captured
-from opentelemetry.instrumentation.babelqueue.processing import PLACEMENT, RECEIVED, about
+from opentelemetry.instrumentation.babelqueue.processing import PLACEMENT, RECEIVED, describe
 from opentelemetry.instrumentation.babelqueue.signals import Active
 from opentelemetry.instrumentation.babelqueue.telling import failing
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import INVALID_SPAN, SpanKind
 
 from babelqueue_redis.envelope import Envelope
 from babelqueue_redis.steps import Receiving, Settling
@@ -27,19 +27,17 @@ from babelqueue_redis.values import Outcome, Reservation
 from babelqueue_redis.verdict import verdict
 
 NAMES = {
-    Outcome.ACKED: "ack",
-    Outcome.DROPPED: "ack",
-    Outcome.RETRIED: "release",
-    Outcome.RELEASED: "release",
-    Outcome.DEAD_LETTERED: "dead_letter",
+    str(Outcome.ACKED): "ack",
+    str(Outcome.DROPPED): "ack",
+    str(Outcome.RETRIED): "release",
+    str(Outcome.RELEASED): "release",
+    str(Outcome.DEAD_LETTERED): "dead_letter",
 }
-"""The operation that brings an outcome about."""
+"""The operation that brings an outcome about. Of text, for to hash a member takes a call."""
 
 
 class Settle(Operation):
     """Around the command that ends a reservation. Its span is made when the options say so."""
-
-    __slots__ = ("_settling",)
 
     operation_type = "settle"
 
@@ -62,14 +60,14 @@ class Settle(Operation):
             context=place.context,
             kind=SpanKind.CLIENT,
             links=place.links,
-            attributes=self._attributes(told),
+            attributes={**self._told.span, **told},
         )
-        self._enter(span, around(span, place.context))
+        self._enter(span, around(span, place.context, context.get_current()))
 
     @property
     def operation(self) -> str:  # type: ignore[override]  # it depends on the outcome
         """The operation that brings the intended outcome about."""
-        return NAMES[self._settling.intended]
+        return NAMES[str(self._settling.intended)]
 
     def _hanging(self) -> Placement:
         """Return where the span of the delivery is; a message given back unhandled has none."""
@@ -77,27 +75,29 @@ class Settle(Operation):
         if isinstance(noted, Placement):
             return noted
         headers = self._settling.reservation.headers
-        queue = self._settling.destination.queue
-        created = created_in(self._active, queue, headers, trace_id="", name=self.operation)
+        created = created_in(self._active, self._told, headers, "")
         return Placement(created.context, links_to(created.span_context))
 
     def _finish(self, error: BaseException | None) -> None:
+        span = self._span
+        if span is INVALID_SPAN:
+            super()._finish(error)
+            return
         outcome = self._settling.outcome or self._settling.intended
-        self._span.set_attribute(semconv.BABELQUEUE_OUTCOME, outcome.value)
+        span.set_attribute(semconv.BABELQUEUE_OUTCOME, str(outcome))
         super()._finish(error)
-        if self._span.is_recording():
-            asked(self._active.options.settle_hook, self._span, self._settling)
+        if span.is_recording():
+            asked(self._active.options.settle_hook, span, self._settling)
 
     def _measure(self, instruments: Instruments, seconds: float, failure: str) -> None:
         outcome = self._settling.outcome or self._settling.intended
-        attributes = {**self._told.timed, semconv.BABELQUEUE_OUTCOME: outcome.value}
-        instruments.operation_duration.record(seconds, failing(attributes, failure), self._context)
+        attributes = failing(self._told.timed, failure)
+        attributes[semconv.BABELQUEUE_OUTCOME] = str(outcome)
+        instruments.operation_duration.record(seconds, attributes, self._context)
 
 
 class Receive(Operation):
     """Around a ``reserve()`` that a program called. There is a span only if a message came."""
-
-    __slots__ = ("_receiving", "_since")
 
     operation = "receive"
     operation_type = "receive"
@@ -126,22 +126,21 @@ class Receive(Operation):
             instruments.consumed.add(1, failing(self._told.metric, failure), self._context)
 
     def _tell(self, reservation: Reservation) -> None:
-        active, destination = self._active, self._receiving.destination
+        active, told = self._active, self._told
         if active.tracer is None:
             return
         judged = None if reservation.poison else verdict(reservation.body)
         envelope = judged if isinstance(judged, Envelope) else None
-        told = captured(reservation.headers, active) | (about(envelope) if envelope else {})
-        name = self._told.name
-        trace_id = envelope.trace_id if envelope else ""
-        created = created_in(
-            active, destination.queue, reservation.headers, trace_id=trace_id, name=name
-        )
+        attributes = {**told.span, **captured(reservation.headers, active)}
+        if envelope is not None:
+            describe(envelope, attributes)
+        trace_id = "" if envelope is None else envelope.trace_id
+        created = created_in(active, told, reservation.headers, trace_id)
         self._span = active.tracer.start_span(
-            name,
+            told.name,
             kind=SpanKind.CLIENT,
             links=links_to(created.span_context),
-            attributes=self._attributes(told),
+            attributes=attributes,
             start_time=self._since,
         )
         self._context = trace.set_span_in_context(self._span, Context())

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import functools
 import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from opentelemetry import _logs, context, metrics, trace
 from opentelemetry.instrumentation.babelqueue import semconv
 from opentelemetry.instrumentation.babelqueue.config import Options
 from opentelemetry.instrumentation.babelqueue.metrics import GAUGES, Instruments
+from opentelemetry.instrumentation.babelqueue.telling import Place, Told, told_by
 from opentelemetry.instrumentation.babelqueue.version import __version__
 from opentelemetry.instrumentation.utils import is_instrumentation_enabled
 from opentelemetry.metrics import _internal
@@ -26,7 +29,8 @@ FLUSH_MILLIS = 5000
 """How long a worker's end waits for providers to hand over what they have."""
 
 
-class Active(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Active:
     """What there is to record with. At least one of the first two is there.
 
     Attributes:
@@ -35,6 +39,7 @@ class Active(NamedTuple):
         sampler_of: The tracer provider, whose sampler may be asked.
         signals: Where it comes from.
         options: What to record.
+        told: What an operation on a queue, of a type, tells every time.
     """
 
     tracer: trace.Tracer | None
@@ -42,10 +47,11 @@ class Active(NamedTuple):
     sampler_of: trace.TracerProvider | None
     signals: Signals
     options: Options
+    told: Callable[[Place, str, str], Told]
 
     def without_spans(self) -> Active:
         """Return what there is for metrics: somebody else makes the span."""
-        return self._replace(tracer=None)
+        return dataclasses.replace(self, tracer=None)
 
 
 class Signals:
@@ -61,8 +67,10 @@ class Signals:
         """Keep them; nothing is made yet."""
         self.options = options
         self.gauges = GAUGES
+        # Bounded: a program may make up names of queues for ever.
+        self._told = functools.lru_cache(maxsize=1024)(functools.partial(told_by, options))
         self._given = (tracer_provider, meter_provider, logger_provider)
-        self._made: tuple[object, object, Active | None] | None = None
+        self._made: tuple[object, object, Active | None] = (None, None, None)
         self._failed = False
         self._named = any(name in os.environ for name in _NAMED_PROVIDERS)
 
@@ -82,16 +90,17 @@ class Signals:
             tracers = self._given[0] or self._global(trace, "_TRACER_PROVIDER")
             meters = self._given[1] or self._global(_internal, "_METER_PROVIDER")
             made = self._made
-            if made is None or made[0] is not tracers or made[1] is not meters:
+            if made[0] is not tracers or made[1] is not meters:
                 made = self._made = (tracers, meters, self._active_of(tracers, meters))
         except Exception:
             if not self._failed:
                 self._failed = True
                 logger.exception("there is no telemetry: a provider fails")
             return None
-        if made[2] is None or (context.get_current() and not is_instrumentation_enabled()):
+        active = made[2]
+        if active is None or (context.get_current() and not is_instrumentation_enabled()):
             return None
-        return made[2]
+        return active
 
     def _global(self, module: Any, variable: str) -> Any:  # noqa: ANN401 - a provider
         """Return a global provider, or ``None`` while it is not set.
@@ -142,7 +151,7 @@ class Signals:
         tracer, instruments = self._tracer(tracers), self._instruments(meters)
         if tracer is None and instruments is None:
             return None
-        return Active(tracer, instruments, tracers, self, self.options)
+        return Active(tracer, instruments, tracers, self, self.options, self._told)
 
     def _tracer(self, provider: trace.TracerProvider | None) -> trace.Tracer | None:
         if provider is None or _is_the_apis(provider):

@@ -29,30 +29,31 @@ class Telemetry(JobTelemetry):
     def publishing(self, publication: Publication) -> AbstractContextManager[Publication] | None:
         """Make the ``publish`` span and put its context into the message."""
         active = self.signals.active()
-        return PublishOne(active, (publication,)) if active else None
+        return None if active is None else PublishOne(active, publication)
 
     def publishing_many(
         self, publications: tuple[Publication, ...]
     ) -> AbstractContextManager[tuple[Publication, ...]] | None:
         """Make the spans of a batch and put their contexts into the messages."""
         active = self.signals.active()
-        return PublishMany(active, publications) if active else None
+        return None if active is None else PublishMany(active, publications)
 
     def processing(self, delivery: Delivery) -> AbstractContextManager[object] | None:
         """Make the ``process`` span."""
         active = self.signals.active()
-        return Processing(active, delivery) if active else None
+        return None if active is None else Processing(active, delivery)
 
     def settling(self, settling: Settling) -> AbstractContextManager[object] | None:
         """Measure a settlement, and make its span where that is wanted."""
         active = self.signals.active()
-        told = active and (active.instruments or active.options.settle_spans)
-        return Settle(active, settling) if active and told else None
+        if active is None or (active.instruments is None and not active.options.settle_spans):
+            return None
+        return Settle(active, settling)
 
     def receiving(self, receiving: Receiving) -> AbstractContextManager[object] | None:
         """Make the ``receive`` span of a message that a program took itself."""
         active = self.signals.active()
-        return Receive(active, receiving) if active else None
+        return None if active is None else Receive(active, receiving)
 
     def serving(self, serving: Serving) -> AbstractContextManager[object]:
         """Tell the length of the queue meanwhile, and hand everything over at the end."""

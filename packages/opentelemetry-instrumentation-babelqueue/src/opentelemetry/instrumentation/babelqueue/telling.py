@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 from collections.abc import Hashable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from opentelemetry.instrumentation.babelqueue import semconv
+from opentelemetry.instrumentation.babelqueue.config import Options
 
 
 class Place(Hashable, Protocol):
@@ -29,7 +30,8 @@ class Place(Hashable, Protocol):
         """The server's TCP port, if there is one."""
 
 
-class Told(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Told:
     """The constants of one operation on one queue. They are shared: whoever adds to them copies.
 
     Attributes:
@@ -37,22 +39,26 @@ class Told(NamedTuple):
         span: Attributes that its spans begin with.
         metric: Attributes of its values.
         timed: Those and the type of the operation, which a duration has besides.
+        propagates: Whether messages of the queue carry context.
+        carries_baggage: Whether they carry baggage.
     """
 
     name: str
     span: dict[str, Any]
     metric: dict[str, Any]
     timed: dict[str, Any]
+    propagates: bool
+    carries_baggage: bool
 
 
-@functools.lru_cache(maxsize=1024)  # bounded: a program may make up names of queues for ever
-def told_by(place: Place, operation: str, operation_type: str, system: str) -> Told:
+def told_by(options: Options, place: Place, operation: str, operation_type: str) -> Told:
     """Return what an operation on a queue tells every time."""
-    metric = {**told_of(place, system), semconv.MESSAGING_OPERATION_NAME: operation}
+    metric = {**told_of(place, options.system), semconv.MESSAGING_OPERATION_NAME: operation}
     timed = {**metric, semconv.MESSAGING_OPERATION_TYPE: operation_type}
     span = {**timed, semconv.BABELQUEUE_LAYOUT: place.layout} if place.layout else timed
     name = f"{operation} {place.queue}" if place.queue else operation
-    return Told(name, span, metric, timed)
+    propagates, baggage = options.propagates(place.queue), options.carries_baggage(place.queue)
+    return Told(name, span, metric, timed, propagates, baggage)
 
 
 def told_of(place: Place, system: str) -> dict[str, Any]:
