@@ -7,6 +7,7 @@ import gc
 import logging
 import math
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -315,6 +316,32 @@ def test_the_thread_ends_with_its_consumer(consumer_of: Make, publisher: RedisPu
     del consumer
     gc.collect()
     eventually(lambda: beating() == before)
+
+
+@pytest.mark.parametrize("kind", ["sync"])
+def test_a_thread_that_could_not_start_is_started_with_the_next_message(
+    consumer_of: Make, publisher: RedisPublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system may be out of threads for a while; and signals are not lost over it."""
+
+    def fail_to_start(_thread: threading.Thread) -> None:
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    publisher.publish("urn:a", {})
+    consumer = consumer_of(retry_after=LEASE)
+    taken = consumer.reserve(0)
+    assert taken is not None
+    heartbeat, blocked = consumer._heartbeat, signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail_to_start)
+        with pytest.raises(RuntimeError, match="new thread"):
+            heartbeat.begin((taken,))
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
+    heartbeat.begin((taken,))
+    assert heartbeat._thread is not None
+    assert heartbeat._thread.is_alive()
+    consumer.close()
 
 
 @pytest.mark.parametrize("kind", ["sync"])
