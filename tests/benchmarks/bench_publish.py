@@ -46,7 +46,7 @@ measured one on top of the other:
 |---|---:|
 | a `PING` over a raw socket and back | 22 |
 | the reserve script with its ack, sent as ready-made bytes over a raw socket | 56 to 60 |
-| the same through redis-py's connection, packed and read by it, replies made reservations | 130 to 140 |
+| the same packed and read by redis-py, the reply made a reservation | 130 to 140 |
 | all of it: verdict, handler, heartbeat, deadline of the run, outcome, the next look | 165 to 185 |
 
 Four times the pace of `babelqueue` would be 131 us: as much as the smallest loop over redis-py's

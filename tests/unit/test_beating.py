@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from babelqueue_redis.core.beating import Beats
+from babelqueue_redis.core.beating import Beats, Looks
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.values import Reservation
 
@@ -64,3 +64,10 @@ def test_what_was_held_long_enough_is_dropped(
 def test_there_may_be_no_beats(options: dict[str, object]) -> None:
     """Where they are turned off, or there is no lease to extend."""
     assert Beats(ConsumerOptions("q", **options)).interval == 0  # type: ignore[arg-type]
+
+
+def test_a_busy_worker_looks_for_expired_reservations_ten_times_a_second() -> None:
+    """However many trips it makes: at the first one, and then a tenth of a second later."""
+    looks = Looks()
+    found = [moment for moment in range(1000) if looks.due(moment / 1000)]
+    assert found == list(range(0, 1000, 100))

@@ -375,6 +375,9 @@ def bodies(draw: st.DrawFn) -> bytes:
     for key in draw(st.lists(st.sampled_from(META_KEYS), max_size=2)):
         members["meta"][key] = draw(VALUES)
     body = json.dumps(members, ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass")
+    if draw(st.booleans()):  # a key twice: the last one counts
+        key, value = draw(st.sampled_from(KEYS_OF_BODIES)), draw(VALUES)
+        body = body[:-1] + f', "{key}": {json.dumps(value)}}}'.encode()
     if draw(st.booleans()):
         place = draw(st.integers(0, len(body)))
         body = body[:place] + draw(st.binary(max_size=3)) + body[place + draw(st.integers(0, 3)) :]
@@ -392,9 +395,11 @@ def decoded_members(data: dict[str, Any]) -> dict[str, Any]:
 def test_the_short_way_to_a_verdict_says_what_the_long_one_says(body: bytes) -> None:
     """Most bodies are decoded once; what comes of that is never another envelope."""
     short, long = judge._plain(body), judge._judged(body)
-    assert short is None or short == long
-    if short is None and not isinstance(long, PoisonError):
-        assert verdict(body) == long
+    if short is not None:
+        assert not isinstance(long, PoisonError)
+        # The text tells 1 from 1.0 and True.
+        assert repr(msgspec.structs.asdict(short)) == repr(msgspec.structs.asdict(long))
+        assert repr(short.meta) == repr(long.meta)
 
 
 def test_the_body_of_a_publish_goes_the_short_way() -> None:

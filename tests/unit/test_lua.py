@@ -13,6 +13,8 @@ WRITES = {
     *("ZREM", "ZADD", "RPUSH", "LREM", "LMOVE", "LPOP", "DEL"),
     *("HSET", "HDEL", "SET", "ZREMRANGEBYRANK"),
 }
+CALL = r"\b(?:redis\.p?)?call\(\s*'(\w+)'"
+"""A call of Redis; a script may have a short name for ``redis.call``."""
 
 
 def split(path: Path) -> tuple[str, str]:
@@ -40,7 +42,7 @@ def test_a_script_is_short_and_builds_no_keys(path: Path) -> None:
         line for line in code.splitlines() if line.strip() and not line.strip().startswith("--")
     ]
     assert len(lines) <= 40
-    for call in re.findall(r"redis\.p?call\(\s*'(\w+)'\s*(?:,\s*([^,)]+))?", code):
+    for call in re.findall(CALL + r"\s*(?:,\s*([^,)]+))?", code):
         command, key = call
         slot = r"KEYS\[\d+\]"
         if path.name.startswith("jobs_"):
@@ -57,9 +59,5 @@ def test_the_first_write_of_a_script_is_one_that_maxmemory_allows(path: Path) ->
         return  # a publish has to fail then
     allowed = {"ZREM", "LREM", "LPOP", "LTRIM", "UNLINK"}
     _, code = split(path)
-    writes = [
-        command
-        for command in re.findall(r"redis\.p?call\(\s*'(\w+)'", code)
-        if command in allowed | WRITES
-    ]
+    writes = [command for command in re.findall(CALL, code) if command in allowed | WRITES]
     assert not writes or writes[0] in allowed

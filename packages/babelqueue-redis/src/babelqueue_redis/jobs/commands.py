@@ -42,7 +42,7 @@ from babelqueue_redis.jobs.values import (
 CHUNK = 500
 """How many jobs one script call looks at, at most."""
 REAPED = 100
-"""How many it brings back, which is more work: 2 ms of Redis' time."""
+"""How many jobs whose lease ran out one call brings back, which is 2 ms of Redis' time."""
 
 FEW = 8
 """How many jobs more than it wants a claim looks at first: some may be of other kinds."""

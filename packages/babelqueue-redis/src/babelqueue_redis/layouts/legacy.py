@@ -26,8 +26,10 @@ from babelqueue_redis.layouts.protocol import (
     Message,
     Taken,
     clock,
+    flags,
     kept,
     pause_after,
+    refused,
     second,
     settled,
     shortest_block,
@@ -126,11 +128,11 @@ class LegacyLayout:
 
         def parse(reply: list[Any] | ErrorReply) -> Taken:
             if isinstance(reply, ErrorReply):
-                return Taken(refused=CommandRefusedError(command.refused(reply.message)))
+                return refused(command, reply)
             if not reply or type(reply[0]) is bytes:
                 return Taken([True] * len(members), self._reservations(begin, reply, ()))
-            status, flags, back, *elements = reply
-            there = [flag == "1" for flag, _ in zip(flags.decode(), members, strict=True)]
+            status, digits, back, *elements = reply
+            there = flags(digits, len(members))
             if status == _REFUSED:
                 return Taken(there, refused=CommandRefusedError(command.refused(back.decode())))
             if status:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from babelqueue_redis.core.command import Arg, Command, Op
+from babelqueue_redis.core.command import Arg, Command, ErrorReply, Op
 from babelqueue_redis.core.settlement import Settlement
 from babelqueue_redis.errors import CommandRefusedError
 from babelqueue_redis.values import Reservation
@@ -132,6 +132,16 @@ class Layout(Protocol):
         Returns:
             The seconds that the shell shall sleep instead, where the server does not let us block.
         """
+
+
+def refused(command: Command[Taken], reply: ErrorReply) -> Taken:
+    """Return what a reserve took that Redis refused with an error: nothing."""
+    return Taken(refused=CommandRefusedError(command.refused(reply.message)))
+
+
+def flags(digits: bytes, count: int) -> list[bool]:
+    """Return whether each of ``count`` reservations was there, by the digits of a script."""
+    return [digit == "1" for digit, _ in zip(digits.decode(), range(count), strict=True)]
 
 
 LARGEST_BATCH = 1 << 20

@@ -30,8 +30,10 @@ from babelqueue_redis.layouts.protocol import (
     Message,
     Taken,
     clock,
+    flags,
     kept,
     pause_after,
+    refused,
     second,
     settled,
     shortest_block,
@@ -119,11 +121,11 @@ class ZsetLayout:
 
         def parse(reply: list[Any] | ErrorReply) -> Taken:
             if isinstance(reply, ErrorReply):
-                return Taken(refused=CommandRefusedError(command.refused(reply.message)))
+                return refused(command, reply)
             if not reply or type(reply[0]) is bytes:
                 return Taken([True] * len(members), self._reservations(begin, reply))
-            due, flags, note, *jobs = reply
-            there = [flag == "1" for flag, _ in zip(flags.decode(), members, strict=True)]
+            due, digits, note, *jobs = reply
+            there = flags(digits, len(members))
             return Taken(there, None if due else self._reservations(begin, jobs, note.decode()))
 
         command = Command(lua.ZSET_RESERVE, self._keys, (given, *members), parse, tolerant=True)

@@ -30,7 +30,7 @@ local counts, second = call('HLEN', KEYS[4]), now ~= '-' and now or call('TIME')
 local status = looks == '1' and call('ZCOUNT', KEYS[3], '-inf', second) > 0 and 1 or 0
 local limit, some = status == 0 and tonumber(wanted) or 0, 1
 local room, most = tonumber(bytes), tonumber(alone) or math.huge
-if limit > 1 and call('LLEN', KEYS[2]) then limit = math.min(limit, call('LLEN', KEYS[1])) end
+call('LLEN', KEYS[2]) if limit > 1 then limit = math.min(limit, call('LLEN', KEYS[1])) end
 while limit > 1 and #elements < limit and room > 0 do
   for _, element in ipairs(call('LRANGE', KEYS[1], #elements, #elements + some - 1)) do
     local lonely = (counts > 0 and count_of(element) or 0) >= most
@@ -45,7 +45,7 @@ for i = #ARGV, 2, -1 do
   ended[i - 1] = call('ZREM', KEYS[3], ARGV[i])
   if ended[i - 1] == 1 then
     -- From the tail. Which of several equal elements goes makes no difference.
-    redis.pcall('LREM', KEYS[2], '-1', string.sub(ARGV[i], 34))
+    call('LREM', KEYS[2], '-1', string.sub(ARGV[i], 34))
     if counts > 0 then call('HDEL', KEYS[4], redis.sha1hex(string.sub(ARGV[i], 34))) end
   end
 end

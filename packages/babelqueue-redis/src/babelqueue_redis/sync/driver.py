@@ -198,7 +198,7 @@ class Driver:
             own.used, own.met, own.loaded = 0.0, None, set()
         elif time.monotonic() - own.used <= TRUSTED_FOR:
             return connection
-        elif own.used and _is_stale(connection):
+        elif _is_stale(connection):
             own.loaded = set()
             connection.disconnect()
         if self._settings.nodes is not None:

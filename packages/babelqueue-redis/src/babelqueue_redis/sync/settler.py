@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from babelqueue_redis import entropy, hooks
-from babelqueue_redis.core.beating import LATE
+from babelqueue_redis.core.beating import LATE, Looks
 from babelqueue_redis.core.settlement import (
     EXPIRED,
     End,
@@ -28,9 +27,6 @@ from babelqueue_redis.sync.lane import Lane
 from babelqueue_redis.values import Delivery, Destination, Outcome, Reservation, counts_as_failure
 
 logger = logging.getLogger("babelqueue_redis.consumer")
-
-_BETWEEN_LOOKS = 0.1
-"""Seconds between two looks for expired reservations; their ends are whole seconds."""
 
 
 class Settler:
@@ -56,7 +52,7 @@ class Settler:
         self.destination = Destination(options.queue, options.layout, driver.address, driver.port)
         self._heartbeat = heartbeat
         self._ended: deque[End] = deque()
-        self._next_look = 0.0
+        self._looks = Looks()
 
     def fail(self, delivery: Delivery, error: BaseException, keep: Callable[[End], None]) -> None:
         """Report why handling failed, and keep what is to be settled."""
@@ -76,8 +72,11 @@ class Settler:
     def drain(self) -> list[End]:
         """Take what is kept; whoever does settles it. Safe from any thread."""
         ends: list[End] = []
-        with contextlib.suppress(IndexError):  # another thread may be faster
-            ends.extend(self._ended.popleft() for _ in range(len(self._ended)))
+        for _ in range(len(self._ended)):
+            try:
+                ends.append(self._ended.popleft())
+            except IndexError:  # another thread was faster
+                break
         return ends
 
     def is_late(self) -> bool:
@@ -147,7 +146,7 @@ class Settler:
         self, ends: Sequence[End], count: int, driver: Driver
     ) -> tuple[list[Settled | None], list[Reservation] | TransportError]:
         ending, token = Ending(self._layout, ends), entropy.new_token() if count else ""
-        looks = count > 0 and self._looks_now()
+        looks = count > 0 and self._looks.due(self._driver.monotonic())
         taken: list[Reservation] | TransportError | None
         try:
             commands = ending.commands(token, count, looks=looks)
@@ -160,14 +159,6 @@ class Settler:
             ending.give_up(error)
             taken = error
         return ending.settled, taken
-
-    def _looks_now(self) -> bool:
-        """Tell whether to look for expired reservations: a busy worker does now and then."""
-        now = self._driver.monotonic()
-        if now < self._next_look:
-            return False
-        self._next_look = now + _BETWEEN_LOOKS
-        return True
 
     def _step(self, end: End) -> Settling:
         return Settling(self.destination, end.reservation, end.settlement.outcome, end.message_id)
