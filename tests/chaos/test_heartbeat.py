@@ -7,6 +7,7 @@ import gc
 import logging
 import math
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -315,6 +316,29 @@ def test_the_thread_ends_with_its_consumer(consumer_of: Make, publisher: RedisPu
     del consumer
     gc.collect()
     eventually(lambda: beating() == before)
+
+
+@pytest.mark.parametrize("kind", ["sync"])
+def test_a_thread_that_cannot_be_had_is_asked_for_again(
+    consumer_of: Make, publisher: RedisPublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the next message; until then signals come through as ever."""
+    publisher.publish_many([("urn:a", {})] * 2)
+    consumer = consumer_of({"urn:a": lambda _: None}, retry_after=LEASE)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+    def refuse(_: threading.Thread) -> None:
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            consumer.poll(0)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+    assert consumer.poll(0) is Outcome.ACKED
+    assert consumer._heartbeat._thread is not None
+    consumer.close()
 
 
 @pytest.mark.parametrize("kind", ["sync"])

@@ -38,7 +38,7 @@ class MessageLanes:
     async def wait_for_room(self) -> bool:
         """Wait a while until a message can be started; tell whether it can."""
         if not self.free():
-            await self._some_end(LONGEST_BLOCK)
+            await self._some_end()
         return self.free() > 0
 
     async def start(self, feed: Feed, reservation: Reservation) -> None:
@@ -50,8 +50,9 @@ class MessageLanes:
         if reservation.alone:
             await self.join()
         self._fresh[reservation.token] = (feed, reservation)
-        loop = asyncio.get_running_loop()
-        self._running.add(loop.create_task(self._handle(feed, reservation)))
+        task = asyncio.get_running_loop().create_task(self._handle(feed, reservation))
+        if not task.done():  # an eager one may have noted its end already
+            self._running.add(task)
         if reservation.alone:
             await self.join()
 
@@ -75,10 +76,15 @@ class MessageLanes:
             feed.waiting.append(reservation)
         self._fresh.clear()
 
-    async def _some_end(self, timeout: float | None = None) -> None:
-        """Wait until something ended that was started; no longer than so many seconds."""
+    async def _some_end(self) -> None:
+        """Wait a while until something ended that was started.
+
+        What somebody else cancelled before its first step cannot note its end.
+        """
         self._room = asyncio.get_running_loop().create_future()
-        await asyncio.wait((self._room,), timeout=timeout)
+        noted, _ = await asyncio.wait((self._room,), timeout=LONGEST_BLOCK)
+        if not noted:
+            self._running = {task for task in self._running if not task.done()}
 
     async def _handle(self, feed: Feed, reservation: Reservation) -> None:
         """Handle a message, and keep what ends the run: a task would end the loop with it.

@@ -138,8 +138,13 @@ class Heartbeat:
         )
         # Deaf to signals: one that is delivered there would not wake the main thread.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        self._thread.start()
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        try:
+            self._thread.start()
+        except RuntimeError:  # there are too many: the next message tries again
+            self._thread = None
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 class _Watching:
