@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from babelqueue_redis import EnvelopeError, PoisonError
 from babelqueue_redis import verdict as judge
-from babelqueue_redis.envelope import encode, make, members, with_attempts, written
+from babelqueue_redis.envelope import INT64_MAX, encode, make, members, with_attempts, written
 from babelqueue_redis.strict_json import MAX_DEPTH
-from babelqueue_redis.verdict import INT64_MAX, accepts, decode, verdict
+from babelqueue_redis.verdict import accepts, decode, verdict
 
 FIELDS: dict[str, Any] = {
     "queue": "orders",
@@ -375,9 +375,9 @@ def bodies(draw: st.DrawFn) -> bytes:
     for key in draw(st.lists(st.sampled_from(META_KEYS), max_size=2)):
         members["meta"][key] = draw(VALUES)
     body = json.dumps(members, ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass")
-    if draw(st.booleans()):  # a key twice: the last one counts
-        key, value = draw(st.sampled_from(KEYS_OF_BODIES)), draw(VALUES)
-        body = body[:-1] + f', "{key}": {json.dumps(value)}}}'.encode()
+    if draw(st.booleans()):  # a member that is there twice
+        twice = json.dumps({draw(st.sampled_from(KEYS_OF_BODIES)): draw(VALUES)}).encode()
+        body = twice[:-1] + b"," + body[1:]
     if draw(st.booleans()):
         place = draw(st.integers(0, len(body)))
         body = body[:place] + draw(st.binary(max_size=3)) + body[place + draw(st.integers(0, 3)) :]
@@ -400,6 +400,16 @@ def test_the_short_way_to_a_verdict_says_what_the_long_one_says(body: bytes) -> 
         # The text tells 1 from 1.0 and True.
         assert repr(msgspec.structs.asdict(short)) == repr(msgspec.structs.asdict(long))
         assert repr(short.meta) == repr(long.meta)
+
+
+@pytest.mark.parametrize(
+    "member", ['"data":[]', '"attempts":9223372036854775808', '"meta":{"created_at":1e19}']
+)
+def test_a_member_that_is_right_the_second_time_is_poison_either_way(member: str) -> None:
+    """Whatever else the body holds: a verdict does not hang on that."""
+    rest = '"job":"urn:a","data":{},"meta":{"schema_version":1,"created_at":1},"attempts":0'
+    for other in ("", ',"new":1'):
+        assert isinstance(verdict(f"{{{member},{rest}{other}}}".encode()), PoisonError)
 
 
 def test_the_body_of_a_publish_goes_the_short_way() -> None:

@@ -8,9 +8,9 @@ import pytest
 from babelqueue_redis import Outcome, PoisonError, UnknownUrnError
 from babelqueue_redis.core.routing import Routes, deliver
 from babelqueue_redis.core.settlement import Settlement, settlement
+from babelqueue_redis.envelope import INT64_MAX
 from babelqueue_redis.settings import ConsumerOptions
 from babelqueue_redis.values import Delivery, Destination, Reservation
-from babelqueue_redis.verdict import INT64_MAX
 
 BODY = b'{"job":"urn:a","meta":{"id":"i","queue":"first"},"attempts":%d}'
 POISON = b"not json"

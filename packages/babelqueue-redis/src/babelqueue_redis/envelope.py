@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Raw
@@ -22,12 +22,19 @@ from babelqueue_redis.strict_json import encoded
 
 SCHEMA_VERSION = 1
 LANG = "python"
+INT64_MAX = 2**63 - 1
 CORE_META_KEYS = ("id", "queue", "lang", "schema_version", "created_at")
 FORBIDDEN_META_KEYS = ("max_retries", "attempts", "source", "ts")
 
 _encode = msgspec.json.Encoder().encode
 _MEMBERS = msgspec.json.Decoder(dict[str, Raw])
 _ANY = msgspec.json.Decoder()
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=INT64_MAX)]
+if TYPE_CHECKING:
+    _Data = Any
+else:
+    _Data = dict[str, Any]  # what is read; a handler may be given another type
 
 
 class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,7 +52,7 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue: str = ""
     lang: str = ""
     schema_version: int = SCHEMA_VERSION
-    created_at: int = 0
+    created_at: Int64 = 0
 
 
 class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,9 +68,9 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     job: str
     trace_id: str = ""
-    data: Any = msgspec.field(default_factory=dict)
+    data: _Data = msgspec.field(default_factory=dict)
     meta: Meta = Meta()
-    attempts: int = 0
+    attempts: Int64 = 0
 
     def __repr__(self) -> str:
         """Leave the payload out: logs are full of reprs."""

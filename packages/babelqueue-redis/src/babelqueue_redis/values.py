@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from babelqueue_redis.envelope import Envelope
+from babelqueue_redis.envelope import INT64_MAX, Envelope
 from babelqueue_redis.errors import (
     BabelQueueError,
     ExhaustedError,
@@ -21,7 +21,6 @@ from babelqueue_redis.errors import (
     UnknownUrnError,
 )
 from babelqueue_redis.settings import ConsumerOptions
-from babelqueue_redis.verdict import INT64_MAX
 
 
 class Handler(msgspec.Struct, frozen=True):

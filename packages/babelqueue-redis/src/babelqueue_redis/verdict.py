@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -13,17 +13,15 @@ from babelqueue_redis.envelope import (
     FORBIDDEN_META_KEYS,
     SCHEMA_VERSION,
     Envelope,
+    Int64,
     Meta,
     is_urn,
 )
 from babelqueue_redis.errors import PoisonError
 from babelqueue_redis.strict_json import MAX_DEPTH, is_too_deep, read
 
-INT64_MAX = 2**63 - 1
-
 logger = logging.getLogger("babelqueue_redis.envelope")
 
-_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=INT64_MAX)]
 _ABSENT = Raw(b"")
 
 
@@ -31,8 +29,8 @@ class _WireMeta(msgspec.Struct):
     id: str | None = None
     queue: str | None = None
     lang: str | None = None
-    schema_version: _Int64 | None = None
-    created_at: _Int64 | None = None
+    schema_version: Int64 | None = None
+    created_at: Int64 | None = None
     max_retries: Raw = _ABSENT
     attempts: Raw = _ABSENT
     source: Raw = _ABSENT
@@ -45,8 +43,8 @@ class _WireDeadLetter(msgspec.Struct):
     exception: str | None = None
     original_queue: str | None = None
     lang: str | None = None
-    failed_at: _Int64 | None = None
-    attempts: _Int64 | None = None
+    failed_at: Int64 | None = None
+    attempts: Int64 | None = None
 
 
 class _Wire(msgspec.Struct):
@@ -57,7 +55,7 @@ class _Wire(msgspec.Struct):
     trace_id: str | None = None
     data: dict[str, Any] | None = None
     meta: _WireMeta | None = None
-    attempts: _Int64 | None = None
+    attempts: Int64 | None = None
     dead_letter: _WireDeadLetter | None = None
     timestamp: Raw = _ABSENT
 
@@ -88,12 +86,8 @@ def _plain(body: bytes) -> Envelope | None:
         envelope = _PLAIN.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    meta, attempts = envelope.meta, envelope.attempts
     is_sound = (
-        type(envelope.data) is dict
-        and meta.schema_version == SCHEMA_VERSION
-        and -INT64_MAX <= attempts <= INT64_MAX
-        and -INT64_MAX <= meta.created_at <= INT64_MAX
+        envelope.meta.schema_version == SCHEMA_VERSION
         and envelope.job.strip(ASCII_WHITESPACE)
         and not (len(body) > MAX_DEPTH and is_too_deep(body))
     )

@@ -43,8 +43,8 @@ local second = now ~= '-' and now or call('TIME')[1]
 local due = looks == '1' and (call('ZCOUNT', KEYS[4], '-inf', second) > 0
   or lease ~= '-' and call('ZCOUNT', KEYS[2], '-inf', second) > 0)
 local deadline, room = lease == '-' and '+inf' or string.format('%d', second + lease), tonumber(bytes)
-local limit, some, _ = due and 0 or tonumber(wanted), 1, call('LLEN', KEYS[3])
-while #notes < limit and room > 0 do
+local limit, some = due and 0 or tonumber(wanted), 1
+call('LLEN', KEYS[3]) while #notes < limit and room > 0 do
   local found = call('LRANGE', KEYS[1], #notes, #notes + some - 1)
   limit = #found < some and #notes + #found or limit
   for _, job in ipairs(found) do
