@@ -86,7 +86,7 @@ def met(measure: Measure, found: dict[str, Any]) -> Iterator[tuple[bool, str]]:
     for contender in measure.contenders:
         if target := measure.targets.get(contender.name):
             ratio = times[contender.name]
-            said = f"{ratio:.2g} of {target[0]:.2g}{TIMES} {contender.label}"
+            said = f"{ratio:.2f} of {target[0]:.2g}{TIMES} {contender.label}"
             yield round(ratio, 2) >= round(target[0], 2), said
         elif measure.most and contender.system == "ours":
             value = found[contender.name]["value"]

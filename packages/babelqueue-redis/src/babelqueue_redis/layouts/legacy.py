@@ -95,7 +95,7 @@ class LegacyLayout:
             msg = f"queue {self.queue!r} is of the legacy layout, which has no delayed set"
             raise ConfigurationError(msg)
         values = tuple([frame_value(*each) if each[1] else each[0] for each in messages])
-        return Command("RPUSH", (self.queue,), values, _nothing)
+        return Command("RPUSH", self._keys[:1], values, _nothing)
 
     def reserve(
         self, token: str, now: float | None = None, count: int = 1

@@ -92,7 +92,7 @@ class ZsetLayout:
         """Append messages to the queue, or delay them: all of them or none."""
         bodies = tuple(body for body, _ in messages)
         if due is None:
-            return Command(lua.ZSET_PUBLISH, (self.ready, self.notify), bodies, _nothing)
+            return Command(lua.ZSET_PUBLISH, self._keys[::2], bodies, _nothing)
         args = tuple(part for body in bodies for part in (due, body))
         return Command("ZADD", (self.delayed,), args, _nothing)
 
