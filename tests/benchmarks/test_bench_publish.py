@@ -53,7 +53,7 @@ def test_the_readme_says_which_targets_are_not_reached() -> None:
     (count,) = re.findall(r"Of (\d+) targets \1 are reached\.", section(readings(100), ABOUT))
     assert f"Of {count} targets 0 are reached; not yet:" in section(readings(0.5), ABOUT)
     (slow,) = re.findall(r"prefetch=1\): ([^;]*);", section(readings(3), ABOUT).replace("\n", " "))
-    assert slow == "3 of 4\N{MULTIPLICATION SIGN} babelqueue"
+    assert slow == "3.00 of 4\N{MULTIPLICATION SIGN} babelqueue"
 
 
 def test_the_table_of_the_readme_is_short_and_the_page_has_everything() -> None:

@@ -464,6 +464,7 @@ def test_a_run_goes_on_after_an_outage(
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks are not eager before Python 3.12")
+@pytest.mark.parametrize("run", ["asyncio"], indirect=True)  # uvloop hands such a factory too much
 def test_a_task_that_is_eager_makes_room_for_the_next_one(
     run: Run, redis_url: str, queue: str, layout: str
 ) -> None:
