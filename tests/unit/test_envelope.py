@@ -403,7 +403,13 @@ def test_the_short_way_to_a_verdict_says_what_the_long_one_says(body: bytes) -> 
 
 
 @pytest.mark.parametrize(
-    "member", ['"data":[]', '"attempts":9223372036854775808', '"meta":{"created_at":1e19}']
+    "member",
+    [
+        '"data":[]',
+        f'"attempts":{INT64_MAX + 1}',
+        f'"meta":{{"created_at":{INT64_MAX + 1}}}',
+        f'"meta":{{"schema_version":{INT64_MAX + 1}}}',
+    ],
 )
 def test_a_member_that_is_right_the_second_time_is_poison_either_way(member: str) -> None:
     """Whatever else the body holds: a verdict does not hang on that."""

@@ -51,7 +51,7 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str = ""
     queue: str = ""
     lang: str = ""
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Int64 = SCHEMA_VERSION
     created_at: Int64 = 0
 
 
