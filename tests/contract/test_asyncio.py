@@ -461,26 +461,3 @@ def test_a_run_goes_on_after_an_outage(
     lost, found = (record.getMessage() for record in caplog.records)
     assert "cannot be served for now" in lost
     assert "is served again" in found
-
-
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks are not eager before Python 3.12")
-@pytest.mark.parametrize("run", ["asyncio"], indirect=True)  # uvloop hands such a factory too much
-def test_a_task_that_is_eager_makes_room_for_the_next_one(
-    run: Run, redis_url: str, queue: str, layout: str
-) -> None:
-    """It has ended before anybody could note that it runs."""
-    seen: list[int] = []
-
-    async def handle(_envelope: Envelope) -> None:
-        seen.append(1)
-        if len(seen) == 5:
-            consumer.stop()
-
-    async def main() -> int:
-        eager: Any = vars(asyncio)["eager_task_factory"]  # not known to checks for Python 3.10
-        asyncio.get_running_loop().set_task_factory(eager)
-        return await asyncio.wait_for(consumer.run(), 60)
-
-    RedisPublisher(redis_url, queue, layout=layout).publish_many([("urn:a", {})] * 5)
-    consumer = AsyncRedisConsumer(redis_url, queue, {"urn:a": handle}, layout=layout, concurrency=2)
-    assert run(main()) == 5

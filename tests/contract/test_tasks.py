@@ -9,14 +9,18 @@ from typing import Any
 import pytest
 
 from babelqueue_redis import AsyncRedisConsumer, Envelope, RedisPublisher
+from tests.support.marks import both_layouts
 from tests.support.store import Store
 
+pytestmark = both_layouts
 LONGEST = 20.0
 """Seconds that no run here takes."""
 Factory = Callable[..., asyncio.Task[Any]]
 
 
-def handled_with(factory: Factory, redis_url: str, queue: str, wanted: int) -> list[object]:
+def handled_with(
+    factory: Factory, redis_url: str, queue: str, layout: str, wanted: int
+) -> list[object]:
     """Run a consumer of two lanes whose tasks are made so; return what it handled."""
     seen: list[object] = []
 
@@ -26,6 +30,7 @@ def handled_with(factory: Factory, redis_url: str, queue: str, wanted: int) -> l
     async def run() -> None:
         asyncio.get_running_loop().set_task_factory(factory)
         options: dict[str, Any] = {"concurrency": 2, "prefetch": 5, "block_timeout": 0.1}
+        options["layout"] = layout
         async with AsyncRedisConsumer(redis_url, queue, {"urn:a": handle}, **options) as consumer:
             running = consumer.run(lambda: len(seen) < wanted)
             assert await asyncio.wait_for(running, LONGEST) == len(seen)
@@ -36,20 +41,24 @@ def handled_with(factory: Factory, redis_url: str, queue: str, wanted: int) -> l
 
 @pytest.mark.skipif(not hasattr(asyncio, "eager_task_factory"), reason="Python 3.12 has it")
 def test_tasks_that_end_at_once_leave_their_lanes_free(
-    redis_url: str, queue: str, store: Store
+    redis_url: str, queue: str, layout: str, store: Store
 ) -> None:
     """An eager task is over before whoever made it knows it."""
-    RedisPublisher(redis_url, queue).publish_many([("urn:a", {"n": n}) for n in range(9)])
+    RedisPublisher(redis_url, queue, layout=layout).publish_many(
+        [("urn:a", {"n": n}) for n in range(9)]
+    )
     eager: Factory = getattr(asyncio, "eager_task_factory")  # noqa: B009 - not in mypy's Python
-    assert handled_with(eager, redis_url, queue, 9) == list(range(9))
+    assert handled_with(eager, redis_url, queue, layout, 9) == list(range(9))
     assert store.counts() == {}
 
 
 def test_tasks_that_somebody_else_cancels_leave_their_lanes_free(
-    redis_url: str, queue: str, store: Store
+    redis_url: str, queue: str, layout: str, store: Store
 ) -> None:
     """Before its first step a task cannot say that it ended; its message is given back."""
-    RedisPublisher(redis_url, queue).publish_many([("urn:a", {"n": n}) for n in range(9)])
+    RedisPublisher(redis_url, queue, layout=layout).publish_many(
+        [("urn:a", {"n": n}) for n in range(9)]
+    )
     made: list[str] = []
 
     def cancelling(
@@ -62,6 +71,6 @@ def test_tasks_that_somebody_else_cancels_leave_their_lanes_free(
                 task.cancel()
         return task
 
-    seen = handled_with(cancelling, redis_url, queue, 5)
+    seen = handled_with(cancelling, redis_url, queue, layout, 5)
     assert len(made) > len(seen) >= 5
     assert store.counts() == {"ready": 9 - len(seen)}

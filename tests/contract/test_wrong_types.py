@@ -20,6 +20,7 @@ PARTS = {
     "legacy": ("", ":processing", ":processing:deadlines", ":recoveries"),
     "zset": ("", ":reserved", ":notify", ":delayed"),
 }
+DELAYED = 3
 WAYS = list(itertools.product((1, 2, 9), (0, 2), (True, False), (90, None)))
 """How many are asked for and ended, whether it looks for what expired, and the lease."""
 
@@ -51,7 +52,9 @@ def test_a_refused_reserve_changes_nothing_but_what_it_tells(
         before = [client.dump(key) for key in keys]
         taken = driver.send(said.take(entropy.new_token(), None, count, ended, looks=looks))
         after = [client.dump(key) for key in keys]
-        if taken.refused is not None:
-            assert isinstance(taken.refused, CommandRefusedError)
-            assert queue in str(taken.refused)
-            assert any(taken.ended) or before == after
+        if layout == "zset" and place == DELAYED and not looks:
+            assert taken.refused is None  # that set is not asked then
+            continue
+        assert isinstance(taken.refused, CommandRefusedError)
+        assert queue in str(taken.refused)
+        assert any(taken.ended) or before == after

@@ -281,19 +281,6 @@ def test_tokens_that_are_too_many_are_used_up_and_nothing_spins(
     assert calls(client, "evalsha") <= 3 * (waits + 1)
 
 
-def test_a_reserve_that_is_refused_takes_no_token(
-    shell: Shell, publisher: RedisPublisher, queue: str, redis_url: str, client: Client
-) -> None:
-    """Even when it does not look for what is due: the reserved set is checked all the same."""
-    ours = ZsetLayout(queue, lease=10)
-    publisher.publish("urn:a", {})
-    client.set(ours.reserved, "a string")
-    taken = Driver(redis_url).send(ours.take("0" * 32, NOW, looks=False))
-    client.delete(ours.reserved)
-    assert taken.refused is not None
-    assert (client.llen(ours.ready), client.llen(ours.notify)) == (1, 1)
-
-
 def test_equal_bodies_share_a_reservation_and_one_settlement(
     consumer_of: Make, store: Store, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
