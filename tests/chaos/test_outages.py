@@ -121,7 +121,8 @@ def test_a_worker_whose_links_are_killed_all_the_time_goes_on(
     publisher = RedisPublisher(url, queue, layout=layout)
     confirmed: set[int] = set()
     end = time.monotonic() + seconds
-    with running(*(consumer_at(url, retry_after=2) for _ in range(2))):
+    # A reply that is lost three times, as some are in half a minute, counts like three crashes.
+    with running(*(consumer_at(url, retry_after=2, max_tries=1000) for _ in range(2))):
         while time.monotonic() < end:
             admin.client_kill_filter(_type="normal", skipme=True)
             for _ in range(50):
