@@ -38,8 +38,8 @@ is without hiredis where it does not say so. `nox -s bench -- publish` writes th
 
 ## What bounds one message at a time
 
-On one core client and server push each other out of its caches, so that everything is two to four
-times as slow as in a loop of its own. Of about 175 us for a message with `prefetch=1`, in parts
+On one core client and server push each other out of its caches, so that everything is two to three
+times as slow as in a loop of its own. Of about 170 us for a message with `prefetch=1`, in parts
 measured one on top of the other:
 
 | | us |
@@ -49,9 +49,9 @@ measured one on top of the other:
 | the same packed and read by redis-py, the reply made a reservation | 130 to 140 |
 | all of it: verdict, handler, heartbeat, deadline of the run, outcome, the next look | 165 to 185 |
 
-Four times the pace of `babelqueue` would be 131 us: as much as the smallest loop over redis-py's
-connection takes. hiredis takes about 5 us of it away. Batches share a trip, so the defaults are
-bounded by the script (7 us a message in a hundred) and by the verdict (2 us).
+Four times the pace of `babelqueue` would be 125 us: less than the smallest loop over redis-py's
+connection takes. hiredis takes 8 us of it away. Batches share a trip, so the defaults are
+bounded by the script (6.5 us a message in a hundred) and by the verdict (2 us).
 """
 
 

@@ -9,7 +9,7 @@
     │                                  not JSON, a reserved or forbidden key
     ├── PoisonError                    a stored message that is no envelope; reported, not raised
     ├── UnknownUrnError                a message that no handler takes; reported, not raised
-    ├── ExhaustedError                 a message whose workers ended before it did; reported
+    ├── ExhaustedError                 a message that no worker could settle; reported
     ├── PayloadError                   data that is not of its handler's type; reported
     ├── HandlerTimeoutError            a job's handler took too long; reported, not raised
     ├── LeaseLostError                 a job that is somebody else's, or canceled, by now; reported

@@ -87,7 +87,7 @@ class MessageLanes:
     async def _handle(self, feed: Feed, reservation: Reservation) -> None:
         """Handle a message, and keep what ends the run: a task would end the loop with it.
 
-        It notes its own end: a callback of the task would cost as much as the handling.
+        It notes its own end: a callback of the task would be one more turn of the loop.
         """
         del self._fresh[reservation.token]
         try:

@@ -25,7 +25,7 @@ _BETWEEN_LOOKS = 0.1
 class Looks:
     """When a busy worker looks for expired reservations: ten times a second.
 
-    Their deadlines are whole seconds, and a look is a tenth of what a trip costs Redis.
+    Their deadlines are whole seconds, and each look is a command more for Redis.
     """
 
     def __init__(self) -> None:

@@ -168,7 +168,7 @@ def _why_not(
     if options.counts_deliveries and envelope.attempts >= options.max_tries:
         times = f"was delivered {envelope.attempts} times without a settlement"
     elif bound is not None and recoveries >= bound:
-        times = f"was recovered {recoveries} times: every worker that took it ended before it did"
+        times = f"was recovered {recoveries} times: no worker that took it could settle it"
     else:
         return None
     return ExhaustedError(f"a message on {_where(envelope, destination)} {times}")
