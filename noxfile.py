@@ -157,9 +157,17 @@ def memory(session: nox.Session) -> None:
 
 
 @nox.session
-def lint(session: nox.Session) -> None:
-    """Style, and the arrows between modules."""
+def sync(session: nox.Session) -> None:
+    """Write the blocking shell from the asyncio one: ``nox -s sync [-- --check]``."""
     install(session, "lint")
+    session.run("python", "packages/babelqueue-redis/unasync.py", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, the arrows between modules, and whether the blocking shell is up to date."""
+    install(session, "lint")
+    session.run("python", "packages/babelqueue-redis/unasync.py", "--check")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("lint-imports")

@@ -13,7 +13,7 @@ ROLE = re.compile(r":\w+:`~?(?:([^`<]+?) <[^`>]+>|([^`<]+))`")
 class Roles(griffe.Extension):  # type: ignore[misc]  # skipped by mypy
     """Makes code of ``:class:`name``` and literal blocks of ``::``."""
 
-    def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:  # noqa: ANN401 - the base's
+    def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite one docstring."""
         if obj.docstring is not None:
             text = ROLE.sub(lambda found: f"`{found[1] or found[2]}`", obj.docstring.value)

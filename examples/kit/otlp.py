@@ -101,7 +101,7 @@ def receiver(port: int = 0) -> Iterator[Receiver]:
             self.end_headers()
             self.wfile.write(answer)
 
-        def log_message(self, *_: Any) -> None:  # noqa: ANN401 - the base's signature
+        def log_message(self, *_: Any) -> None:
             """Stay silent."""
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
@@ -175,7 +175,7 @@ def _mapping(pairs: Iterable[KeyValue]) -> dict[str, Any]:
     return {pair.key: _plain(pair.value) for pair in pairs}
 
 
-def _plain(value: AnyValue) -> Any:  # noqa: ANN401 - whatever an attribute holds
+def _plain(value: AnyValue) -> Any:
     kind = value.WhichOneof("value")
     if kind == "array_value":
         return [_plain(each) for each in value.array_value.values]

@@ -66,7 +66,7 @@ def run(worker: list[str], url: str, prefix: str, received: Receiver) -> None:
         received.wait_for(lambda spans: len(of(spans, "receipts")) == 2)  # noqa: PLR2004
 
 
-def look(client: Any, queue: str) -> None:  # noqa: ANN401 - redis-py's replies have no useful type
+def look(client: Any, queue: str) -> None:
     """Show what stands in Redis."""
     print(f"{queue}\n  {client.lrange(queue, 0, -1)}")
     for body, due in client.zrange(f"{queue}:delayed", 0, -1, withscores=True):

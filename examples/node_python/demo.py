@@ -118,7 +118,7 @@ def run_programs(layout: str, prefix: str, url: str, received: Receiver) -> None
         received.wait_for(lambda spans: len(ours(spans)) >= len(PATHS[layout]))
 
 
-def wait_for_workers(client: Any) -> None:  # noqa: ANN401 - redis-py's replies have no useful type
+def wait_for_workers(client: Any) -> None:
     """Wait until the workers wait for messages: the traces shall not show how programs start."""
     end = time.monotonic() + 20
     while client.info("clients")["blocked_clients"] < len(WORKERS) and time.monotonic() < end:

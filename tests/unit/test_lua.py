@@ -36,12 +36,12 @@ def test_a_script_header_names_what_the_body_uses(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_a_script_is_short_and_builds_no_keys(path: Path) -> None:
-    """At most 40 lines of code; every key of a command is a KEYS slot."""
+    """At most 60 lines of code; every key of a command is a KEYS slot."""
     _, code = split(path)
     lines = [
         line for line in code.splitlines() if line.strip() and not line.strip().startswith("--")
     ]
-    assert len(lines) <= 40
+    assert len(lines) <= 60
     for call in re.findall(CALL + r"\s*(?:,\s*([^,)]+))?", code):
         command, key = call
         slot = r"KEYS\[\d+\]"

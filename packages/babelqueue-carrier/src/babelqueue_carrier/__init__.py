@@ -33,7 +33,7 @@ __all__ = [
 _FROM_TRACE = frozenset({"extract", "inject", "trace_id_of", "uuid_of"})
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
+def __getattr__(name: str) -> Any:
     """Load the names that need OpenTelemetry on first use."""
     if name not in _FROM_TRACE:
         msg = f"module {__name__!r} has no attribute {name!r}"

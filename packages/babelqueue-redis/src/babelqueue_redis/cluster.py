@@ -27,7 +27,7 @@ _CLUSTERS = (redis.RedisCluster, redis.asyncio.RedisCluster)
 class Nodes:
     """The nodes that are known, the one to speak to first. Replaced whole, so threads may share."""
 
-    def __init__(self, client: Any) -> None:  # noqa: ANN401 - either kind of cluster client
+    def __init__(self, client: Any) -> None:
         """Start with those that a client knows; one of asyncio may not have connected yet."""
         manager = client.nodes_manager
         known = [*manager.nodes_cache.values(), *manager.startup_nodes.values()]
@@ -47,7 +47,7 @@ class Nodes:
         """Try the others first."""
         self._known = (*self._known[1:], self._known[0])
 
-    def learn(self, slots: Any) -> None:  # noqa: ANN401 - the reply to CLUSTER SLOTS, or an error
+    def learn(self, slots: Any) -> None:
         """Note all nodes that one node knows."""
         if isinstance(slots, list):
             here = self.first[0]
@@ -63,7 +63,7 @@ class Nodes:
         self._known = tuple(dict.fromkeys((there, *self._known)))
         return True
 
-    def _add(self, addresses: Any) -> None:  # noqa: ANN401 - an iterable of addresses
+    def _add(self, addresses: Any) -> None:
         self._known = tuple(dict.fromkeys((*self._known, *addresses)))
 
 
@@ -80,7 +80,7 @@ def is_moved(reply: object) -> bool:
     return isinstance(reply, ResponseError) and str(reply).startswith("MOVED ")
 
 
-def connection_of(client: Any) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401 - either kind
+def connection_of(client: Any) -> tuple[Any, dict[str, Any]]:
     """Return a client's connection class, and what its connections are made with."""
     if not is_cluster(client):
         return client.connection_pool.connection_class, client.connection_pool.connection_kwargs

@@ -17,7 +17,7 @@ _MAX_ERROR = 2000
 """Characters of an exception's message that a record keeps."""
 
 
-def block(  # noqa: PLR0913 - the members of the block
+def block(
     reason: str,
     *,
     error: str | None,

@@ -77,7 +77,7 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"Envelope({self.job!r}, id {self.meta.id!r}, attempts {self.attempts})"
 
 
-def make(  # noqa: PLR0913 - the members of an envelope
+def make(
     urn: str,
     data: Mapping[str, Any] | Raw,
     *,
@@ -128,7 +128,7 @@ def encode(members: Mapping[str, Any]) -> bytes:
     return _encode(members)
 
 
-def written(  # noqa: PLR0913 - the members of an envelope
+def written(
     urn: str,
     data: Raw,
     *,
@@ -244,7 +244,7 @@ def members(body: bytes) -> dict[str, Any]:
     return found
 
 
-def with_attempts(body: bytes, attempts: int, **extra: Any) -> bytes:  # noqa: ANN401 - JSON
+def with_attempts(body: bytes, attempts: int, **extra: Any) -> bytes:
     """Return ``body`` with ``attempts`` replaced and ``extra`` members added."""
     return encode({**members(body), "attempts": attempts, **extra})
 
@@ -274,7 +274,7 @@ def _template(urn: str, queue: str) -> tuple[bytes, bytes]:
     return start, b'",' + _encode(middle)[1:-1] + b',"created_at":'
 
 
-def _value(raw: Raw | None, decoder: msgspec.json.Decoder[Any] = _ANY) -> Any:  # noqa: ANN401
+def _value(raw: Raw | None, decoder: msgspec.json.Decoder[Any] = _ANY) -> Any:
     """Decode one member that is known to be JSON; ``None`` when it is absent or will not decode."""
     try:
         return None if raw is None or bytes(raw) == b"null" else decoder.decode(raw)

@@ -266,7 +266,7 @@ class _Entered(Generic[T]):
                     self.__exit__(type(raised), raised, raised.__traceback__)
                     raise
 
-    def _take(self, hook: Hook, value: Any) -> None:  # noqa: ANN401 - whatever the hook gave
+    def _take(self, hook: Hook, value: Any) -> None:
         """Go on with a hook's changed publications or jobs, if they can be written."""
         recheck = _RECHECK.get(self._step)
         if recheck is None:

@@ -42,7 +42,7 @@ _NOT_TAKEN_OVER = ("parser_class", "event_dispatcher", "himport_registry")
 class ConnectionSettings:
     """How to make connections like a client's, without what a queue cannot bear."""
 
-    def __init__(self, client: Any, retry: Any, block: float) -> None:  # noqa: ANN401 - either kind
+    def __init__(self, client: Any, retry: Any, block: float) -> None:
         """Take a client's settings, and try them.
 
         Args:
@@ -68,7 +68,7 @@ class ConnectionSettings:
             msg = f"the client's connection settings cannot work: {error}"
             raise ConfigurationError(msg) from error
 
-    def connect(self) -> Any:  # noqa: ANN401 - a connection of either kind
+    def connect(self) -> Any:
         """Return a new connection, which connects when it is used."""
         if self.nodes is None:
             return self.connection_class(**self.kwargs)
@@ -93,7 +93,7 @@ def commands_are_watched() -> bool:
     return hasattr(redis.asyncio.Redis.execute_command, "__wrapped__")
 
 
-def client_of(client: Any, kind: Any, cluster: Any) -> Any:  # noqa: ANN401 - a client
+def client_of(client: Any, kind: Any, cluster: Any) -> Any:
     """Return ``client``, or a client of ``kind`` when it is a URL.
 
     Raises:
@@ -114,7 +114,7 @@ def client_of(client: Any, kind: Any, cluster: Any) -> Any:  # noqa: ANN401 - a 
     return client
 
 
-def cluster_client(url: str, *, awaits: bool = False) -> Any:  # noqa: ANN401 - of either kind
+def cluster_client(url: str, *, awaits: bool = False) -> Any:
     """Return a client of a cluster, by the URL of one of its nodes.
 
     Raises:
@@ -155,7 +155,7 @@ def check_url(url: str) -> None:
         raise ConfigurationError(msg)
 
 
-def result_of(command: Command[T], reply: Any) -> T:  # noqa: ANN401 - bytes, int, None, list, error
+def result_of(command: Command[T], reply: Any) -> T:
     """Return what a reply means.
 
     Raises:

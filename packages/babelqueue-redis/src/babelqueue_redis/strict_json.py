@@ -46,7 +46,7 @@ def read(decoder: msgspec.json.Decoder[T], body: bytes) -> T | PoisonError:
     return decoded
 
 
-def encoded(value: Any, what: str) -> bytes:  # noqa: ANN401 - whatever the caller hopes is JSON
+def encoded(value: Any, what: str) -> bytes:
     """Return ``value`` as compact JSON that :func:`read` accepts.
 
     Raises:
@@ -69,7 +69,7 @@ def encoded(value: Any, what: str) -> bytes:  # noqa: ANN401 - whatever the call
     return text
 
 
-def _holds_non_finite(value: Any) -> bool:  # noqa: ANN401 - builtins, as msgspec makes them
+def _holds_non_finite(value: Any) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
     if isinstance(value, dict):

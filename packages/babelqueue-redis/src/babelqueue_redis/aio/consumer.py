@@ -50,7 +50,7 @@ class AsyncRedisConsumer:
         TypeError: A handler cannot take a message.
     """
 
-    def __init__(  # noqa: PLR0913 - one keyword per option, so that editors show them
+    def __init__(
         self,
         client: Client,
         queue: str,
@@ -120,7 +120,7 @@ class AsyncRedisConsumer:
     def handler(
         self,
         urn: str,
-        payload: Any = None,  # noqa: ANN401 - any type
+        payload: Any = None,
     ) -> Callable[[HandlerT], HandlerT]:
         """Register the decorated function for ``urn``; it stays what it was.
 

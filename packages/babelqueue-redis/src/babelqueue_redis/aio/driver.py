@@ -162,7 +162,7 @@ class Driver:
         replies = [await self._again(*pair) for pair in zip(commands, replies, strict=True)]
         return [result_of(*pair) for pair in zip(commands, replies, strict=True)]
 
-    async def _again(self, command: Command[Any], reply: Any) -> Any:  # noqa: ANN401 - as _reply
+    async def _again(self, command: Command[Any], reply: Any) -> Any:
         """Send a command that did not run once more; return the reply that counts."""
         for _ in range(HOPS):
             if not self._settings.leads_elsewhere(reply):
@@ -205,7 +205,7 @@ class Driver:
         link.used = time.monotonic()
         return replies
 
-    async def _connected(self, link: _Link) -> Any:  # noqa: ANN401 - a connection
+    async def _connected(self, link: _Link) -> Any:
         connection, nodes = link.connection, self._settings.nodes
         if time.monotonic() - link.used > TRUSTED_FOR and await _is_stale(connection):
             link.loaded = set()
@@ -215,7 +215,7 @@ class Driver:
         await connection.connect()
         return connection
 
-    async def _met(self, link: _Link, nodes: Nodes) -> Any:  # noqa: ANN401 - a connection
+    async def _met(self, link: _Link, nodes: Nodes) -> Any:
         """Connect to some node of a cluster, and ask it once who else there is."""
         connection = link.connection
         for _ in range(len(nodes) - 1):
@@ -251,7 +251,7 @@ class Driver:
 class _Link:
     """A connection in its event loop, and who may speak on it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connection: Any) -> None:  # noqa: ANN401
+    def __init__(self, loop: asyncio.AbstractEventLoop, connection: Any) -> None:
         self.loop = loop
         self.connection = connection
         self.met: Any = None
@@ -280,20 +280,20 @@ async def _ended(task: asyncio.Future[Any]) -> None:
             await asyncio.wait([task])
 
 
-async def _is_stale(connection: Any) -> bool:  # noqa: ANN401 - a connection
+async def _is_stale(connection: Any) -> bool:
     try:
         return connection.is_connected and bool(await connection.can_read_destructive())
     except Exception:  # noqa: BLE001 - whatever it is, this link is of no use
         return True
 
 
-async def _sent(connection: Any, packed: Sequence[tuple[Any, ...]]) -> list[Any]:  # noqa: ANN401
+async def _sent(connection: Any, packed: Sequence[tuple[Any, ...]]) -> list[Any]:
     """Send commands together, and return the replies; error replies come as values."""
     await connection.send_packed_command(connection.pack_commands(packed), check_health=False)
     return [await _reply(connection.read_response(disable_decoding=True)) for _ in packed]
 
 
-async def _reply(reading: Awaitable[Any]) -> Any:  # noqa: ANN401 - bytes, int, None, list or error
+async def _reply(reading: Awaitable[Any]) -> Any:
     try:
         return await reading
     except ResponseError as error:

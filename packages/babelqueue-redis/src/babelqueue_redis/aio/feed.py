@@ -43,7 +43,7 @@ class Feed:
         is_shared: Whether that worker may do much else before the next trip of this queue.
     """
 
-    def __init__(  # noqa: PLR0913 - the parts of a consumer
+    def __init__(
         self,
         *,
         options: ConsumerOptions,

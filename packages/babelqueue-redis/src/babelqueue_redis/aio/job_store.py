@@ -81,10 +81,10 @@ class AsyncRedisJobStore:
         """Close the store."""
         await self.close()
 
-    async def enqueue(  # noqa: PLR0913 - the public signature
+    async def enqueue(
         self,
         kind: str,
-        payload: Any,  # noqa: ANN401 - whatever has a JSON form
+        payload: Any,
         *,
         run_at: When = None,
         max_attempts: int = 5,
@@ -198,7 +198,7 @@ class AsyncRedisJobStore:
         """Complete jobs in one trip, each by itself; the answers come in their order."""
         return await self._driver.run(self._commands.complete_many(tuple(jobs), now))
 
-    async def fail(  # noqa: PLR0913 - the public signature
+    async def fail(
         self,
         job: ClaimedJob,
         error: str | BaseException,

@@ -15,7 +15,7 @@ from babelqueue_redis.jobs.running import prepared
 from babelqueue_redis.jobs.values import JobRun
 
 
-async def called(run: JobRun, registry: JobRegistry) -> Any:  # noqa: ANN401 - the handler's
+async def called(run: JobRun, registry: JobRegistry) -> Any:
     """Run a job's handler, and return what it returns."""
     call = prepared(run, registry)
     if registry.find(run.job.kind).awaits:
@@ -25,7 +25,7 @@ async def called(run: JobRun, registry: JobRegistry) -> Any:  # noqa: ANN401 - t
     return result
 
 
-async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - the function's
+async def in_thread(function: Callable[[], Any]) -> Any:
     """Call a function in a thread of its own, in the context of this task.
 
     Unlike ``asyncio.to_thread`` it is not kept waiting by other handlers, and a function that hangs
@@ -35,7 +35,7 @@ async def in_thread(function: Callable[[], Any]) -> Any:  # noqa: ANN401 - the f
     ended: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
 
-    def tell(result: Any, error: BaseException | None) -> None:  # noqa: ANN401 - as above
+    def tell(result: Any, error: BaseException | None) -> None:
         if ended.cancelled():
             return
         if error is None:

@@ -56,7 +56,7 @@ class AsyncJobWorker:
         ConfigurationError: An option cannot work.
     """
 
-    def __init__(  # noqa: PLR0913 - one keyword per option, so that editors show them
+    def __init__(
         self,
         store: AsyncRedisJobStore,
         registry: JobRegistry,
@@ -145,7 +145,7 @@ class AsyncJobWorker:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._wake.set)
 
-    async def run_once(self, kind: str, payload: Any) -> Any:  # noqa: ANN401 - the handler's
+    async def run_once(self, kind: str, payload: Any) -> Any:
         """Run the handler of a kind here and now, on a job that no store holds.
 
         For scripts and tests. The payload is checked as at enqueue and at claim.

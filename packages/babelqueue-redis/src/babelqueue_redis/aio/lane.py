@@ -53,7 +53,7 @@ class Lane:
         asked = getattr(asyncio.current_task(), "cancelling", None)
         return self.interrupted or (default if asked is None else asked() > 0)
 
-    async def call(self, function: Callable[..., Any], *args: Any) -> None:  # noqa: ANN401
+    async def call(self, function: Callable[..., Any], *args: Any) -> None:
         """Call a user's function, and await what it returns if that is to be awaited."""
         await _awaited(function(*args))
 

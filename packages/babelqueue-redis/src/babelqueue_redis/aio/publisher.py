@@ -62,7 +62,7 @@ class AsyncRedisPublisher:
         """Close the publisher."""
         await self.close()
 
-    async def publish(  # noqa: PLR0913 - the public signature
+    async def publish(
         self,
         urn: str,
         data: Mapping[str, Any],

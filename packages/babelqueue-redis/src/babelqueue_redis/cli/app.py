@@ -33,11 +33,11 @@ class Layout(str, enum.Enum):
 class Frame(TyperGroup):
     """Takes the global options wherever they stand, and turns errors into exit codes."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move the global options to the front."""
         return super().parse_args(ctx, _hoisted(args))
 
-    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own
+    def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
             return super().invoke(ctx)
@@ -71,7 +71,7 @@ app.add_typer(jobs.jobs, name="jobs")
 
 
 @app.callback()
-def frame(  # noqa: PLR0913 - one parameter per option
+def frame(
     ctx: typer.Context,
     *,
     url: Annotated[
@@ -131,7 +131,7 @@ def _hoisted(args: list[str]) -> list[str]:
     return [*front, *rest]
 
 
-def _fail(ctx: Any, error: BabelQueueError) -> NoReturn:  # noqa: ANN401 - typer's own
+def _fail(ctx: Any, error: BabelQueueError) -> NoReturn:
     code = _code(error)
     output = ctx.obj.output if isinstance(ctx.obj, Session) else Output()
     if output.json:

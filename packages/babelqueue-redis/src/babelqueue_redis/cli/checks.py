@@ -29,7 +29,7 @@ class Check(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
-def ask(driver: Driver, verb: str, *args: Arg, key: str | None = None) -> Any:  # noqa: ANN401 - a reply
+def ask(driver: Driver, verb: str, *args: Arg, key: str | None = None) -> Any:
     """Return a reply; what is refused is an ``ErrorReply``."""
     keys = () if key is None else (key,)
     return driver.send(Command(verb, keys, args, lambda reply: reply, tolerant=True))

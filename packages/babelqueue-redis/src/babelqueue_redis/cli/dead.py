@@ -63,7 +63,7 @@ def show(
 
 
 @dead_letters.command("redrive")
-def redrive(  # noqa: PLR0913 - one parameter per option
+def redrive(
     ctx: typer.Context,
     queue: Queue,
     *,

@@ -22,7 +22,7 @@ _BATCH_BYTES = 1 << 22
 """A batch ends at either."""
 
 
-def publish(  # noqa: PLR0913 - one parameter per option
+def publish(
     ctx: typer.Context,
     queue: Annotated[str, typer.Argument(metavar="QUEUE")],
     urn: Annotated[str, typer.Argument(metavar="URN")],

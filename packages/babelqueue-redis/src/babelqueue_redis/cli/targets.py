@@ -114,7 +114,7 @@ def _consumer(
     session: Session,
     queues: list[str],
     options: dict[str, Any],
-) -> Any:  # noqa: ANN401 - of either shell
+) -> Any:
     awaits = any(is_kind(inspect.iscoroutinefunction, each) for each in handlers.values())
     made: Any = AsyncRedisConsumer if awaits else RedisConsumer
     several: Any = AsyncRedisWorker if awaits else RedisWorker
@@ -129,7 +129,7 @@ def _consumer(
     return several(consumers)
 
 
-def _runnable(worker: Any, label: str) -> Target:  # noqa: ANN401 - of either shell
+def _runnable(worker: Any, label: str) -> Target:
     def run() -> int:
         handled = worker.run()
         return int(asyncio.run(handled) if inspect.iscoroutine(handled) else handled)

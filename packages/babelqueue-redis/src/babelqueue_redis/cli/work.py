@@ -24,7 +24,7 @@ from babelqueue_redis.errors import ConfigurationError
 _SHUTDOWN = 30.0
 
 
-def worker(  # noqa: PLR0913 - one parameter per option
+def worker(
     ctx: typer.Context,
     target: Annotated[
         str, typer.Argument(help="A mapping of handlers, or a consumer.", metavar="MODULE:NAME")
@@ -101,7 +101,7 @@ def worker(  # noqa: PLR0913 - one parameter per option
     _run(session, target, queues, options, probes, log_level)
 
 
-def _run(  # noqa: PLR0913, PLR0917 - what the command was given
+def _run(
     session: Session,
     name: str,
     queues: list[str],

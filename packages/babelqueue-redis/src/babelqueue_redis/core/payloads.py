@@ -29,7 +29,7 @@ _OBJECTS = (
 )
 
 
-def converter(payload: Any, *, object_only: bool = True) -> Convert:  # noqa: ANN401 - any type
+def converter(payload: Any, *, object_only: bool = True) -> Convert:
     """Return what turns ``data`` into ``payload``.
 
     Args:
@@ -59,7 +59,7 @@ def converter(payload: Any, *, object_only: bool = True) -> Convert:  # noqa: AN
     )
 
 
-def _converted(says: Callable[[Exception], str], convert: Callable[[], Any]) -> Any:  # noqa: ANN401
+def _converted(says: Callable[[Exception], str], convert: Callable[[], Any]) -> Any:
     try:
         return convert()
     except Exception as error:  # noqa: BLE001 - whatever a type's own checks raise

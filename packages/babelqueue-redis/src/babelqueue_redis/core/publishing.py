@@ -24,7 +24,7 @@ MAX_BATCH = 1000
 Pair = tuple[str, Mapping[str, Any]]
 
 
-def publication(  # noqa: PLR0913 - what a publish call gives
+def publication(
     destination: Destination,
     urn: str,
     data: Mapping[str, Any],
@@ -52,7 +52,7 @@ def publication(  # noqa: PLR0913 - what a publish call gives
     )
 
 
-def publications(  # noqa: PLR0913 - what a publish_many call gives
+def publications(
     destination: Destination,
     messages: Iterable[Pair],
     *,

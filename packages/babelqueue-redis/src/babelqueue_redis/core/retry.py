@@ -9,7 +9,7 @@ LONGEST = 10 * 365 * 24 * 3600
 _ENOUGH = 10_000  # attempts after which no back-off changes any more
 
 
-def backoff(  # noqa: PLR0913 - the formula's own
+def backoff(
     attempt: int,
     *,
     base: float,

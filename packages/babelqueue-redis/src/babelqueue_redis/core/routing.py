@@ -178,7 +178,7 @@ def _where(envelope: Envelope, destination: Destination) -> str:
     return f"queue {destination.queue!r} (message {envelope.meta.id!r})"
 
 
-def call(delivery: Delivery) -> Any:  # noqa: ANN401 - a handler's result
+def call(delivery: Delivery) -> Any:
     """Call a delivery's handler, its data made the type that it asked for; return what it returns.
 
     A type's own checks may take as long, and fail in as many ways, as handlers.

@@ -93,7 +93,7 @@ class JobCommands:
         keys = (self._due, self._job, self._idempotency, self._kinds)
         return Command(lua.JOBS_ENQUEUE, keys, tuple(args), ids)
 
-    def claim(  # noqa: PLR0913, PLR0917 - a claim's own
+    def claim(
         self,
         limit: int,
         worker_id: str,
@@ -150,7 +150,7 @@ class JobCommands:
             return []
         return (yield tuple(self.complete(job, now) for job in jobs))
 
-    def fail(  # noqa: PLR0913 - a failure's own
+    def fail(
         self, job: ClaimedJob, error: str, *, retry_at: When, delay: float, dead: bool, now: When
     ) -> Command[bool]:
         """End a claim badly; the result is ``False`` when it was over.

@@ -28,7 +28,7 @@ Item = tuple[str, Any] | tuple[str, Any, str | None]
 """Kind and payload, and an idempotency key where there is one."""
 
 
-def new_job(  # noqa: PLR0913 - as many as an enqueue call gives
+def new_job(
     item: Item,
     server: Destination,
     registry: JobRegistry | None,
@@ -58,7 +58,7 @@ def new_job(  # noqa: PLR0913 - as many as an enqueue call gives
     )
 
 
-def encoded(kind: str, payload: Any, registry: JobRegistry | None) -> bytes:  # noqa: ANN401
+def encoded(kind: str, payload: Any, registry: JobRegistry | None) -> bytes:
     """Return a payload as JSON that the kind's handler takes.
 
     Raises:

@@ -64,7 +64,7 @@ class JobRegistry:
         """The kinds whose handler is a coroutine function."""
         return tuple(kind for kind, handler in self._handlers.items() if handler.awaits)
 
-    def job(self, kind: str, *, payload: Any = Any) -> Callable[[HandlerT], HandlerT]:  # noqa: ANN401
+    def job(self, kind: str, *, payload: Any = Any) -> Callable[[HandlerT], HandlerT]:
         """Name the payload type of a kind, and register the decorated function as its handler.
 
         The handler takes ``(payload)`` or ``(payload, job)``: the decoded payload, and the
@@ -109,7 +109,7 @@ class JobRegistry:
             raise ConfigurationError(msg)
         return handler
 
-    def decode(self, kind: str, raw: bytes) -> Any:  # noqa: ANN401 - the kind's type
+    def decode(self, kind: str, raw: bytes) -> Any:
         """Return a payload as the type of its kind; JSON as it comes where the kind is unknown.
 
         Raises:

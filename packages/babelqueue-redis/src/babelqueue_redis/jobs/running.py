@@ -144,12 +144,12 @@ def report_end(runs: list[Running], *, lasted: bool | None) -> None:
 
 
 def settling(  # the store is of either shell, and so is the answer
-    store: Any,  # noqa: ANN401 - as above
+    store: Any,
     run: JobRun,
     error: BaseException | None,
     options: JobWorkerOptions,
     draw: float,
-) -> Any:  # noqa: ANN401 - as above
+) -> Any:
     """Call what ends the claim of a job that ran, and return the answer: whether it lasted."""
     if run.intended(error) is Outcome.ACKED:
         return store.complete(run.job)

@@ -99,7 +99,7 @@ class Job(msgspec.Struct, frozen=True):
     token: str
 
     @property
-    def payload(self) -> Any:  # noqa: ANN401 - whatever JSON holds
+    def payload(self) -> Any:
         """The payload, decoded.
 
         Raises:

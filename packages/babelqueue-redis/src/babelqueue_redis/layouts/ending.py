@@ -84,7 +84,7 @@ class Ending:
 def _guarded(command: Command[Any]) -> Command[Any]:
     """Return a command whose refusal is its result, so that the others' results are not lost."""
 
-    def parse(reply: Any) -> Any:  # noqa: ANN401 - the command's
+    def parse(reply: Any) -> Any:
         if isinstance(reply, ErrorReply):
             return CommandRefusedError(command.refused(reply.message))
         return command.parse(reply)

@@ -266,5 +266,5 @@ def _member(reservation: Reservation) -> bytes:
     return b"%b:%b" % (reservation.token.encode(), reservation.stored)
 
 
-def _nothing(_reply: Any) -> None:  # noqa: ANN401 - whatever Redis answers
+def _nothing(_reply: Any) -> None:
     return None

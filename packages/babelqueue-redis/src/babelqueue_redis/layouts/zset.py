@@ -234,5 +234,5 @@ class ZsetLayout:
         ]
 
 
-def _nothing(_reply: Any) -> None:  # noqa: ANN401 - whatever Redis answers
+def _nothing(_reply: Any) -> None:
     return None

@@ -1,3 +1,4 @@
+# Generated from aio/consumer.py by `nox -s sync`. Edit that file, not this one.
 """The consumer: reserve, handle, settle."""
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class RedisConsumer:
         TypeError: A handler cannot take a message.
     """
 
-    def __init__(  # noqa: PLR0913 - one keyword per option, so that editors show them
+    def __init__(
         self,
         client: Client,
         queue: str,
@@ -120,7 +121,7 @@ class RedisConsumer:
     def handler(
         self,
         urn: str,
-        payload: Any = None,  # noqa: ANN401 - any type
+        payload: Any = None,
     ) -> Callable[[HandlerT], HandlerT]:
         """Register the decorated function for ``urn``; it stays what it was.
 

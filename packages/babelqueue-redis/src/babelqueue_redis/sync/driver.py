@@ -152,7 +152,7 @@ class Driver:
             self.close()
         return replies
 
-    def _again(self, command: Command[Any], reply: Any) -> Any:  # noqa: ANN401 - as Redis
+    def _again(self, command: Command[Any], reply: Any) -> Any:
         """Send a command that did not run once more; return the reply that counts."""
         for _ in range(HOPS):
             if not self._settings.leads_elsewhere(reply):
@@ -281,7 +281,7 @@ def _sent(
     return received
 
 
-def _executed(client: redis.Redis, command: tuple[Any, ...]) -> Any:  # noqa: ANN401 - as Redis
+def _executed(client: redis.Redis, command: tuple[Any, ...]) -> Any:
     """Return a reply: bytes, int, ``None``, a list, or an error."""
     try:
         return client.execute_command(*command)

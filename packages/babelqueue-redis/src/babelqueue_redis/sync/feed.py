@@ -1,3 +1,4 @@
+# Generated from aio/feed.py by `nox -s sync`. Edit that file, not this one.
 """What a worker takes from one queue: batches, with what ended in between on the way."""
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Feed:
         is_shared: Whether that worker may do much else before the next trip of this queue.
     """
 
-    def __init__(  # noqa: PLR0913 - the parts of a consumer
+    def __init__(
         self,
         *,
         options: ConsumerOptions,

@@ -1,3 +1,4 @@
+# Generated from aio/job_store.py by `nox -s sync`. Edit that file, not this one.
 """The job store."""
 
 from __future__ import annotations
@@ -81,10 +82,10 @@ class RedisJobStore:
         """Close the store."""
         self.close()
 
-    def enqueue(  # noqa: PLR0913 - the public signature
+    def enqueue(
         self,
         kind: str,
-        payload: Any,  # noqa: ANN401 - whatever has a JSON form
+        payload: Any,
         *,
         run_at: When = None,
         max_attempts: int = 5,
@@ -198,7 +199,7 @@ class RedisJobStore:
         """Complete jobs in one trip, each by itself; the answers come in their order."""
         return self._driver.run(self._commands.complete_many(tuple(jobs), now))
 
-    def fail(  # noqa: PLR0913 - the public signature
+    def fail(
         self,
         job: ClaimedJob,
         error: str | BaseException,

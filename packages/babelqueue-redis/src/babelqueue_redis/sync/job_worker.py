@@ -59,7 +59,7 @@ class JobWorker:
         ConfigurationError: An option cannot work.
     """
 
-    def __init__(  # noqa: PLR0913 - one keyword per option, so that editors show them
+    def __init__(
         self,
         store: RedisJobStore,
         registry: JobRegistry,
@@ -145,7 +145,7 @@ class JobWorker:
         self._stopping = True
         self._ended.put(None)
 
-    def run_once(self, kind: str, payload: Any) -> Any:  # noqa: ANN401 - the handler's
+    def run_once(self, kind: str, payload: Any) -> Any:
         """Run the handler of a kind here and now, on a job that no store holds.
 
         For scripts and tests. The payload is checked as at enqueue and at claim.

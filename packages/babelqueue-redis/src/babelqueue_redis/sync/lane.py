@@ -34,6 +34,6 @@ class Lane:
         """Note that the handler is interrupted by a shutdown."""
         self.interrupted = True
 
-    def call(self, function: Callable[..., Any], *args: Any) -> None:  # noqa: ANN401
+    def call(self, function: Callable[..., Any], *args: Any) -> None:
         """Call a user's function."""
         check_result(function(*args))

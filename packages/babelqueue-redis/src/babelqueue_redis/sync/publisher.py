@@ -1,3 +1,4 @@
+# Generated from aio/publisher.py by `nox -s sync`. Edit that file, not this one.
 """The publisher."""
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class RedisPublisher:
         """Close the publisher."""
         self.close()
 
-    def publish(  # noqa: PLR0913 - the public signature
+    def publish(
         self,
         urn: str,
         data: Mapping[str, Any],

@@ -1,3 +1,4 @@
+# Generated from aio/queue.py by `nox -s sync`. Edit that file, not this one.
 """A queue in an operator's hands: look, count, purge, redrive."""
 
 from __future__ import annotations

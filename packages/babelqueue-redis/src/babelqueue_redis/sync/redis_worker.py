@@ -1,3 +1,4 @@
+# Generated from aio/redis_worker.py by `nox -s sync`. Edit that file, not this one.
 """One worker for several queues."""
 
 from __future__ import annotations

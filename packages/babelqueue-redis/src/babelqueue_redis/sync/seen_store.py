@@ -1,3 +1,4 @@
+# Generated from aio/seen_store.py by `nox -s sync`. Edit that file, not this one.
 """Which messages were handled already, kept in Redis."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Generated from aio/settler.py by `nox -s sync`. Edit that file, not this one.
 """How deliveries end: what is reported, what is sent, what is said when it came too late."""
 
 from __future__ import annotations

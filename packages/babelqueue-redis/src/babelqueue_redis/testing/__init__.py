@@ -95,7 +95,7 @@ def _add(outcomes: list[Outcome], outcome: Outcome, limit: int) -> None:
 
 
 @contextmanager
-def in_memory(*shells: Any) -> Iterator[MemoryQueues]:  # noqa: ANN401 - four kinds, checked here
+def in_memory(*shells: Any) -> Iterator[MemoryQueues]:
     """Move publishers and consumers into memory for the length of a ``with``.
 
     Args:

@@ -44,7 +44,7 @@ class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the bas
         """Return no package that must be there: :meth:`_instrument` looks for its target."""
         return ()
 
-    def _instrument(self, **kwargs: Any) -> None:  # noqa: ANN401 - the base's signature
+    def _instrument(self, **kwargs: Any) -> None:
         try:
             if importlib.util.find_spec("babelqueue_redis") is None:
                 return
@@ -62,7 +62,7 @@ class BabelQueueInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the bas
         except Exception:
             logger.exception("babelqueue-redis is not instrumented")
 
-    def _uninstrument(self, **_kwargs: Any) -> None:  # noqa: ANN401 - the base's signature
+    def _uninstrument(self, **_kwargs: Any) -> None:
         if self._hook is None:
             return
         from babelqueue_redis import hooks  # noqa: PLC0415 - it was there when the hook was made

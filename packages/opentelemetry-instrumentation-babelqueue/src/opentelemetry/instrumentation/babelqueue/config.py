@@ -29,7 +29,7 @@ class Named:
         self._name = name
         self._function: Function | None = None
 
-    def __call__(self, *args: Any) -> Any:  # noqa: ANN401 - whatever it takes and returns
+    def __call__(self, *args: Any) -> Any:
         """Call the function; when there is none, say so once and return ``None``."""
         if self._function is None:
             try:
@@ -191,7 +191,7 @@ def _headers(value: str | Iterable[str]) -> frozenset[str]:
     return frozenset(name.lower() for name in _names(value))
 
 
-def _seconds(value: Any) -> float:  # noqa: ANN401 - text or a number
+def _seconds(value: Any) -> float:
     seconds = float(value)
     if not seconds >= 0 or math.isinf(seconds):
         msg = "it must be a number of seconds, 0 or more"

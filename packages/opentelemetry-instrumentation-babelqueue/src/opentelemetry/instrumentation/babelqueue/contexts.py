@@ -139,7 +139,7 @@ def _chosen(function: Function, delivery: object) -> str:
     return str(chosen)
 
 
-def asked(function: Function | None, *args: object) -> Any:  # noqa: ANN401 - whatever it returns
+def asked(function: Function | None, *args: object) -> Any:
     """Call a function of the user's; when it fails, say so and return ``None``."""
     if function is None:
         return None

@@ -44,7 +44,7 @@ class Process(Operation):
     operation_type = "process"
     severity = SeverityNumber.ERROR
 
-    def _start(  # noqa: PLR0913 - all that a delivery tells
+    def _start(
         self,
         tracer: Tracer,
         delivery: object,

@@ -122,7 +122,7 @@ _STATES = {
 }
 
 
-def _counted(serving: Any) -> dict[str, int]:  # noqa: ANN401 - a Serving of the transport
+def _counted(serving: Any) -> dict[str, int]:
     try:
         counts = serving.counts()
     except Exception:

@@ -115,7 +115,7 @@ def error_type(error: BaseException) -> str:
     return reason if reason in _REASONS else qualified_name(error)
 
 
-def record_error(  # noqa: PLR0913, PLR0917 - all that an error is told with
+def record_error(
     active: Active,
     span: Span,
     where: Context | None,

@@ -157,7 +157,7 @@ def foreseen(told: Told, publication: Publication, given: SpanContext | None) ->
     return stamp_of(told, given or trace.get_current_span().get_span_context())
 
 
-def carried(  # noqa: PLR0913, PLR0917 - all that a message is to carry
+def carried(
     told: Told,
     publication: Publication,
     span: Span,

@@ -47,7 +47,7 @@ Wrapped = Callable[..., Any]
 class _Dispatch:
     """A dispatch under way: what was received, and whether a handler was called for it."""
 
-    def __init__(self, received: Any) -> None:  # noqa: ANN401 - the SDK's
+    def __init__(self, received: Any) -> None:
         self.received = received
         self.invoked = False
 
@@ -76,7 +76,7 @@ class BabelQueueSdkInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the 
         """Return no package that must be there: :meth:`_instrument` looks for its target."""
         return ()
 
-    def _instrument(self, **kwargs: Any) -> None:  # noqa: ANN401 - the base's signature
+    def _instrument(self, **kwargs: Any) -> None:
         try:
             if importlib.util.find_spec("babelqueue") is None:
                 return
@@ -92,7 +92,7 @@ class BabelQueueSdkInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the 
         except Exception:
             logger.exception("the babelqueue SDK is not instrumented")
 
-    def _uninstrument(self, **_kwargs: Any) -> None:  # noqa: ANN401 - the base's signature
+    def _uninstrument(self, **_kwargs: Any) -> None:
         self._signals = None
         if _MODULE in sys.modules:
             self._unwrap(sys.modules[_MODULE])
@@ -121,7 +121,7 @@ class BabelQueueSdkInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the 
             "_invoke": self._invoking,
         }
 
-    def _is_the_sdks_own(self, app: Any) -> bool:  # noqa: ANN401 - the SDK's
+    def _is_the_sdks_own(self, app: Any) -> bool:
         """Tell whether a publish may take the way with headers: nobody put another one there."""
         own = sys.modules[_MODULE].BabelQueue
         static = inspect.getattr_static
@@ -134,12 +134,12 @@ class BabelQueueSdkInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the 
     def _publish(
         self,
         wrapped: Wrapped,
-        app: Any,  # noqa: ANN401 - the SDK's
-        args: Any,  # noqa: ANN401 - whatever is published
-        kwargs: Any,  # noqa: ANN401
+        app: Any,
+        args: Any,
+        kwargs: Any,
         *,
         has_headers: bool,
-    ) -> Any:  # noqa: ANN401
+    ) -> Any:
         """Publish in a span, with its context in the headers, by the SDK's own way for those."""
         active = self._active()
         call = Call.of(args, kwargs, has_headers=has_headers)
@@ -162,7 +162,7 @@ class BabelQueueSdkInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the 
         finally:
             _publisher.reset(token)
 
-    def _dispatching(self, wrapped: Wrapped, app: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    def _dispatching(self, wrapped: Wrapped, app: Any, args: Any, kwargs: Any) -> Any:
         """Note what is dispatched, and tell of a message that no handler was given."""
         active = self._active()
         received = args[0] if args else kwargs.get("received")
@@ -178,7 +178,7 @@ class BabelQueueSdkInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the 
             self._refused(active, app, received)
         return result
 
-    def _refused(self, active: Active, app: Any, received: Any) -> None:  # noqa: ANN401 - the SDK's
+    def _refused(self, active: Active, app: Any, received: Any) -> None:
         """Tell of a message that no handler was called for."""
         try:
             refusal = refusal_of(received)
@@ -189,7 +189,7 @@ class BabelQueueSdkInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # the 
         guarded.__enter__()
         guarded.__exit__(type(refusal), refusal, None)
 
-    def _invoking(self, wrapped: Wrapped, app: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    def _invoking(self, wrapped: Wrapped, app: Any, args: Any, kwargs: Any) -> Any:
         """Call a handler in a span: what it raises is seen here, for the dispatch swallows it."""
         active, dispatch = self._active(), _dispatch.get()
         if active is None or dispatch is None:

@@ -31,7 +31,7 @@ class Call(NamedTuple):
         urn, data = given.pop("urn"), given.pop("data")
         return cls(urn, data, given.pop("headers", None) or {}, given)
 
-    def made(self, send: Callable[..., Any], *headers: Mapping[str, str]) -> Any:  # noqa: ANN401
+    def made(self, send: Callable[..., Any], *headers: Mapping[str, str]) -> Any:
         """Make the call."""
         return send(self.urn, self.data, *headers, **self.options)
 
@@ -45,7 +45,7 @@ class SdkPlace(NamedTuple):
     port: int | None = None
 
     @classmethod
-    def of(cls, app: Any, queue: str) -> SdkPlace:  # noqa: ANN401 - the SDK's
+    def of(cls, app: Any, queue: str) -> SdkPlace:
         """Return where a queue is."""
         transport = app.transport
         pool = getattr(getattr(transport, "_redis", None), "connection_pool", None)
@@ -81,13 +81,13 @@ class UnknownUrnRefusedError(RefusedError):
     reason = "unknown_urn"
 
 
-def refusal_of(received: Any) -> RefusedError:  # noqa: ANN401 - the SDK's
+def refusal_of(received: Any) -> RefusedError:
     """Return why no handler was called for a message."""
     known = urn_of(envelope_of(received.body)) and not received.route_urn.startswith("babelqueue:")
     return UnknownUrnRefusedError() if known else PoisonRefusedError()
 
 
-def envelope_of(body: Any) -> Mapping[str, Any]:  # noqa: ANN401 - text or bytes
+def envelope_of(body: Any) -> Mapping[str, Any]:
     """Return the envelope in a body; an empty one when there is none."""
     try:
         return mapping(json.loads(body))

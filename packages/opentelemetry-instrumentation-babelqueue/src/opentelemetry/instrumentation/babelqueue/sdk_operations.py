@@ -44,7 +44,7 @@ class Guarded:
         self._make = make
         self.operation: Any = None
 
-    def __enter__(self) -> Any:  # noqa: ANN401 - what the operation gives
+    def __enter__(self) -> Any:
         """Enter; ``None`` when that failed."""
         try:
             self.operation = self._make()
@@ -72,7 +72,7 @@ class Guarded:
 class SdkPublish(Send):
     """Around a publish of the SDK."""
 
-    def __init__(self, active: Active, app: Any, call: Call) -> None:  # noqa: ANN401 - the SDK's
+    def __init__(self, active: Active, app: Any, call: Call) -> None:
         """Prepare."""
         super().__init__(active, SdkPlace.of(app, call.options.get("queue") or app.queue))
         self._call = call
@@ -132,8 +132,8 @@ class SdkProcess(Process):
     def __init__(
         self,
         active: Active,
-        app: Any,  # noqa: ANN401 - the SDK's
-        received: Any,  # noqa: ANN401 - the SDK's
+        app: Any,
+        received: Any,
         refusal: RefusedError | None = None,
     ) -> None:
         """Prepare."""

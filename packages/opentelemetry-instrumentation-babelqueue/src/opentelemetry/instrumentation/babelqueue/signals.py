@@ -102,7 +102,7 @@ class Signals:
             return None
         return active
 
-    def _global(self, module: Any, variable: str) -> Any:  # noqa: ANN401 - a provider
+    def _global(self, module: Any, variable: str) -> Any:
         """Return a global provider, or ``None`` while it is not set.
 
         While none is set, the API's own functions look into the environment every time, which is
